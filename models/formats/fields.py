@@ -1,0 +1,83 @@
+"""Typed reading of one JSON object's fields, with errors that name the field."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from models.formats.triples import Triple
+
+T = TypeVar("T")
+
+
+class RecordError(ValueError):
+    """A record that breaks its contract: says where, which field, what is wrong, the remedy."""
+
+    def __init__(self, where: str, field: str, problem: str, remedy: str) -> None:
+        at = f"{where}: " if where else ""
+        super().__init__(f"{at}field '{field}': {problem}. {remedy}")
+        self.where, self.field = where, field
+
+
+class FieldReader:
+    """Reads fields of one JSON object and names the place in every error."""
+
+    def __init__(self, record: Any, where: str) -> None:
+        self.where = where
+        if not isinstance(record, dict):
+            raise RecordError(where, "(record)", "not a JSON object", "Write one object a line")
+        self.record = record
+
+    def fail(self, field: str, problem: str, remedy: str) -> RecordError:
+        """An error about `field` of this record, to be raised by the caller."""
+        return RecordError(self.where, field, problem, remedy)
+
+    def text(self, field: str, default: str | None = None) -> str:
+        """A string field; numbers are taken as text. Raises RecordError without a default."""
+        value = self.record.get(field)
+        if value is None:
+            if default is not None:
+                return default
+            raise self.fail(field, "missing", f"Add '{field}' as a string")
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            kind = type(value).__name__
+            raise self.fail(field, f"is {kind}, not a string", f"Write '{field}' as a string")
+        return str(value)
+
+    def items(self, field: str, read: Callable[[Any], T], shape: str) -> list[T]:
+        """A list field whose items `read` turns into T; missing or null is an empty list."""
+        values = self.record.get(field)
+        if values is None:
+            return []
+        if not isinstance(values, list):
+            raise self.fail(field, "not a list", f"Write a list of {shape}")
+        items = []
+        for index, value in enumerate(values):
+            try:
+                items.append(read(value))
+            except (TypeError, ValueError, KeyError, IndexError):
+                name = f"{field}[{index}]"
+                raise self.fail(name, "has the wrong form", f"Write {shape}") from None
+        return items
+
+
+def read_triple(value: Any) -> Triple:
+    """`[subject, predicate, object]` as a Triple. Raises ValueError on another form."""
+    subject, predicate, object_ = (str(part) for part in _sequence(value, 3))
+    return Triple(subject, predicate, object_)
+
+
+def read_paragraph(value: Any) -> tuple[str, list[str]]:
+    """`[title, [sentence, ...]]` as a pair. Raises ValueError on another form."""
+    title, sentences = _sequence(value, 2)
+    return str(title), [str(sentence) for sentence in _sequence(sentences)]
+
+
+def read_supporting_fact(value: Any) -> tuple[str, int]:
+    """`[title, sentence_index]` as a pair. Raises ValueError on another form."""
+    title, index = _sequence(value, 2)
+    return str(title), int(index)
+
+
+def _sequence(value: Any, length: int | None = None) -> list[Any]:
+    if not isinstance(value, list | tuple) or (length is not None and len(value) != length):
+        raise ValueError(f"not a list of {length} items")
+    return list(value)

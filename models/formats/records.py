@@ -1,0 +1,262 @@
+"""The data contracts: one dataclass a kind of JSON Lines record, and their files."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
+
+from models.atomic import atomic_write
+from models.formats.fields import (
+    FieldReader,
+    RecordError,
+    read_paragraph,
+    read_supporting_fact,
+    read_triple,
+)
+from models.formats.history import History, HistoryStep
+from models.formats.triples import Triple
+
+logger = logging.getLogger(__name__)
+Task = Literal["plan", "answer"]
+
+
+class Record(Protocol):
+    """What every record type offers: reading from and writing to a JSON object."""
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        """Read one JSON object. Raises RecordError, which names `where` and the field."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object that `from_json` reads back."""
+        ...
+
+
+@dataclass(frozen=True)
+class DecompositionStep:
+    """One sub-question with its answer; the index points into the question's context."""
+
+    question: str
+    answer: str
+    paragraph_support_idx: int | None = None
+
+    @classmethod
+    def read(cls, value: Any) -> Self:
+        """Read a step's JSON object. Raises KeyError when `question` is missing."""
+        index = value.get("paragraph_support_idx")
+        answer = value.get("answer")
+        return cls(
+            str(value["question"]),
+            "" if answer is None else str(answer),
+            None if index is None else int(index),
+        )
+
+
+@dataclass(frozen=True)
+class QuestionRecord:
+    """A multi-hop question with, where its source has them, context and annotations."""
+
+    id: str
+    question: str
+    answer: str
+    answer_aliases: list[str] = field(default_factory=list)
+    type: str = ""
+    context: list[tuple[str, list[str]]] = field(default_factory=list)
+    supporting_facts: list[tuple[str, int]] = field(default_factory=list)
+    evidences: list[Triple] = field(default_factory=list)
+    question_decomposition: list[DecompositionStep] = field(default_factory=list)
+
+    @property
+    def answers(self) -> list[str]:
+        """The answer and its aliases, each once, the answer first."""
+        return list(dict.fromkeys([self.answer, *self.answer_aliases]))
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        """Read one question; `answer` may be a list, whose rest become aliases."""
+        reader = FieldReader(record, where)
+        answers = _read_answers(reader)
+        return cls(
+            id=reader.text("id"),
+            question=reader.text("question"),
+            answer=answers[0],
+            answer_aliases=[*answers[1:], *reader.items("answer_aliases", str, "strings")],
+            type=reader.text("type", ""),
+            context=reader.items("context", read_paragraph, "[title, [sentence, ...]]"),
+            supporting_facts=reader.items(
+                "supporting_facts", read_supporting_fact, "[title, sentence_index]"
+            ),
+            evidences=reader.items("evidences", read_triple, "[subject, predicate, object]"),
+            question_decomposition=reader.items(
+                "question_decomposition",
+                DecompositionStep.read,
+                "{question, answer, paragraph_support_idx}",
+            ),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object of the contract; annotations that are absent are left out."""
+        record: dict[str, Any] = {
+            "id": self.id,
+            "question": self.question,
+            "answer": self.answer,
+            "answer_aliases": self.answer_aliases,
+            "type": self.type,
+            "context": [[title, sentences] for title, sentences in self.context],
+            "supporting_facts": [list(fact) for fact in self.supporting_facts],
+        }
+        if self.evidences:
+            record["evidences"] = [_triple_json(triple) for triple in self.evidences]
+        if self.question_decomposition:
+            record["question_decomposition"] = [vars(s) for s in self.question_decomposition]
+        return record
+
+
+@dataclass(frozen=True)
+class PassageRecord:
+    """One passage of a corpus."""
+
+    id: str
+    title: str
+    text: str
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        """Read one passage; the title may be empty."""
+        reader = FieldReader(record, where)
+        return cls(reader.text("id"), reader.text("title", ""), reader.text("text"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object of the contract."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class RasSample:
+    """One planner or answerer sample; `id` is `<question id>/plan/<k>` or `<question id>/answer`."""
+
+    tasks: ClassVar[tuple[str, ...]] = get_args(Task)
+
+    id: str
+    task: Task
+    question: str
+    history: list[HistoryStep]
+    label: str
+
+    @property
+    def question_id(self) -> str:
+        """The id of the question that the sample was made from."""
+        return self.id.rsplit("/plan/", 1)[0].removesuffix("/answer")
+
+    @property
+    def prompt_history(self) -> History:
+        """The sample's input; an answer without any retrieval is marked (RAS Fig. 12)."""
+        no_retrieval = self.task == "answer" and not self.history
+        return History(self.question, tuple(self.history), no_retrieval)
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        """Read one sample. Raises RecordError on a task other than plan and answer."""
+        reader = FieldReader(record, where)
+        task = reader.text("task")
+        if task not in cls.tasks:
+            raise reader.fail("task", f"is {task!r}", "Write 'plan' or 'answer'")
+        history = reader.items("history", _read_step, "{subquery, triples}")
+        label = reader.text("label")
+        return cls(reader.text("id"), task, reader.text("question"), history, label)  # type: ignore[arg-type]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object of the contract."""
+        history = [
+            {"subquery": step.subquery, "triples": [_triple_json(t) for t in step.triples]}
+            for step in self.history
+        ]
+        return {**vars(self), "history": history}
+
+
+@dataclass(frozen=True)
+class TriplesSample:
+    """A text and the triples that it states."""
+
+    id: str
+    text: str
+    triples: list[Triple]
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        """Read one sample; `triples` may be an empty list but not missing."""
+        reader = FieldReader(record, where)
+        if "triples" not in reader.record:
+            raise reader.fail("triples", "missing", "Add a list of [subject, predicate, object]")
+        triples = reader.items("triples", read_triple, "[subject, predicate, object]")
+        return cls(reader.text("id"), reader.text("text"), triples)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object of the contract."""
+        return {**vars(self), "triples": [_triple_json(triple) for triple in self.triples]}
+
+
+def _triple_json(triple: Triple) -> list[str]:
+    return [triple.subject, triple.predicate, triple.object]
+
+
+def _read_step(value: Any) -> HistoryStep:
+    return HistoryStep(str(value["subquery"]), tuple(map(read_triple, value["triples"])))
+
+
+def _read_answers(reader: FieldReader) -> list[str]:
+    if not isinstance(reader.record.get("answer"), list):
+        return [reader.text("answer")]
+    answers = reader.items("answer", str, "strings")
+    if not answers:
+        raise reader.fail("answer", "is an empty list", "Write at least one answer")
+    return answers
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+def _parse_line(line: str, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise RecordError(
+            where, "(line)", f"malformed JSON ({error})", "Write one JSON object a line"
+        ) from None
+
+
+def read_records(
+    path: str | Path,
+    record_type: type[RecordT],
+    on_error: Callable[[RecordError], None] | None = None,
+) -> Iterator[RecordT]:
+    """Read a JSON Lines file record by record; blank lines are passed over.
+
+    Raises RecordError, which names file, line and field; with `on_error` the record is handed
+    to it as that error and skipped. Raises FileNotFoundError when there is no such file.
+    """
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            where = f"{path}:{number}"
+            try:
+                yield record_type.from_json(_parse_line(line, where), where)
+            except RecordError as error:
+                if on_error is None:
+                    raise
+                on_error(error)
+
+
+def write_records(path: str | Path, records: Iterable[Record]) -> int:
+    """Write records as JSON Lines, the file whole or not at all; returns how many."""
+    count = 0
+    with atomic_write(path) as handle:
+        for record in records:
+            handle.write(json.dumps(record.to_json(), ensure_ascii=False) + "\n")
+            count += 1
+    logger.info("wrote %d records to %s", count, path)
+    return count
