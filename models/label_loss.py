@@ -1,0 +1,86 @@
+"""Cross-entropy over label tokens alone: logits are computed only where there is a label.
+
+A vocabulary of 49k to 128k entries makes the logits of a long prompt the largest tensor of a
+training step. Only the label's positions enter the loss, so only their rows reach the LM head.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PretrainedConfig, PreTrainedModel
+
+IGNORE_INDEX = -100
+
+
+def label_positions(labels: Tensor) -> Tensor:
+    """Return the positions that predict a label, as indices into the flattened batch.
+
+    Args:
+        labels: [B, T], aligned with input_ids, -100 where there is no label.
+
+    Returns:
+        [L] int64 indices into [B * T]; position t predicts the label at t + 1.
+    """
+    return torch.nonzero(_shifted(labels) != IGNORE_INDEX).squeeze(1)
+
+
+def label_loss(
+    hidden_states: Tensor,
+    labels: Tensor,
+    lm_head: nn.Module,
+    num_items_in_batch: Tensor | int | None = None,
+    config: PretrainedConfig | None = None,
+) -> tuple[Tensor, Tensor, int]:
+    """Compute the token-weighted causal loss of hidden states, in float32.
+
+    Args:
+        hidden_states: [B, T, d], the decoder's last hidden states (after the final norm).
+        labels: [B, T], aligned with input_ids, -100 where there is no label.
+        lm_head: maps d to the vocabulary.
+        num_items_in_batch: label tokens over all micro-batches of the optimizer step; the sum of
+            token losses is divided by it. None: divided by this batch's own count.
+        config: the backbone's, for architectures that scale or cap their logits.
+
+    Returns:
+        The loss (scalar), the logits of the label positions [L, vocabulary] and L. A batch
+        without any label gives a loss of 0 that is still part of the autograd graph.
+    """
+    positions = label_positions(labels)
+    rows = hidden_states.reshape(-1, hidden_states.shape[-1]).index_select(0, positions)
+    logits = _scaled(lm_head(rows).float(), config)
+    targets = _shifted(labels).index_select(0, positions)
+    total = functional.cross_entropy(logits, targets, reduction="sum")
+    count = positions.shape[0]
+    return total / (max(count, 1) if num_items_in_batch is None else num_items_in_batch), (
+        logits
+    ), count
+
+
+def decoder_body(model: nn.Module) -> nn.Module:
+    """Return the part of a causal LM, PEFT-wrapped or not, that ends before its LM head.
+
+    LoRA layers sit inside the wrapped model's own modules, so the body found here uses them.
+    """
+    unwrap = getattr(model, "get_base_model", None)
+    base: PreTrainedModel = unwrap() if unwrap else model
+    body = base.get_decoder()
+    return base.base_model if body is None or body is base else body
+
+
+def _shifted(labels: Tensor) -> Tensor:
+    """Align each label with the position that predicts it; flatten to [B * T]."""
+    return functional.pad(labels, (0, 1), value=IGNORE_INDEX)[:, 1:].reshape(-1)
+
+
+def _scaled(logits: Tensor, config: PretrainedConfig | None) -> Tensor:
+    """Apply what an architecture does after its LM head (Gemma, Granite, Cohere)."""
+    if config is None:
+        return logits
+    text_config = config.get_text_config()
+    if scaling := getattr(text_config, "logits_scaling", None):
+        logits = logits / scaling
+    if scale := getattr(text_config, "logit_scale", None):
+        logits = logits * scale
+    if cap := getattr(text_config, "final_logit_softcapping", None):
+        logits = torch.tanh(logits / cap) * cap
+    return logits
