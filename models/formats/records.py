@@ -136,7 +136,7 @@ class PassageRecord:
 
 @dataclass(frozen=True)
 class RasSample:
-    """One planner or answerer sample; `id` is `<question id>/plan/<k>` or `<question id>/answer`."""
+    """A planner or answerer sample; `id` is `<question id>/plan/<k>` or `<question id>/answer`."""
 
     tasks: ClassVar[tuple[str, ...]] = get_args(Task)
 

@@ -76,10 +76,8 @@ def format_triples(triples: Iterable[Triple]) -> str:
 
 def _parse_piece(piece: str) -> Triple | None:
     """Read one piece that starts at a triple's opening; None when it is not well formed."""
-    piece = piece.rstrip().rstrip(",;'\"]").rstrip()
-    if not piece.endswith(")"):
-        return None
-    match = _FIELDS.match(piece[:-1])
+    # What a model wrote behind the last parenthesis is not part of the triple.
+    match = _FIELDS.match(piece[: max(piece.rfind(")"), 0)])
     if match is None or not all(map(_balanced, match.groups())):
         return None
     triple = Triple(*map(_unescape, match.group("subject", "predicate", "object")))
@@ -90,7 +88,7 @@ def parse_triples(text: str) -> ParsedTriples:
     """Read every triple of a model's text; never raises.
 
     Text before the first triple or between two is ignored; text that has no triple at all counts
-    as one malformed piece unless it is blank. A triple cut in the middle is malformed, not repaired.
+    as one malformed piece unless it is blank. A triple cut in the middle is malformed.
     """
     starts = [match.start() for match in _OPENING.finditer(text)]
     if not starts:

@@ -1,0 +1,60 @@
+"""Histories round-trip and read like the figures of the paper."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.formats.history import History, HistoryStep, format_history, one_line, parse_history
+from models.formats.prompts import answer_prompt, passage_text, plan_prompt, with_task_instruction
+from models.formats.triples import Triple
+
+LINES = st.text(min_size=1).map(one_line).filter(bool)
+FIELDS = st.text(min_size=1).map(str.strip).filter(bool)
+STEPS = st.builds(
+    HistoryStep, LINES, st.lists(st.builds(Triple, FIELDS, FIELDS, FIELDS)).map(tuple)
+)
+HISTORIES = st.builds(History, LINES, st.lists(STEPS).map(tuple), st.booleans())
+
+
+@given(HISTORIES)
+def test_round_trip(history: History) -> None:
+    parsed = parse_history(format_history(history))
+    assert parsed.history == history
+    assert parsed.malformed == 0
+
+
+@given(st.text())
+def test_any_text_parses_without_error(text: str) -> None:
+    assert parse_history(text).malformed >= 0
+
+
+def test_figure_13_form() -> None:
+    triple = Triple("Darold Williamson", "Nationality", "American")
+    history = History("Which sport?", (HistoryStep("What type of athlete?", (triple,)),))
+    assert format_history(history) == (
+        "[SUBQ] What type of athlete?\n"
+        "Retrieved Graph Information: ['(S> Darold Williamson| P> Nationality| O> American)']\n"
+        "Question: Which sport?"
+    )
+
+
+def test_figure_12_form() -> None:
+    prompt = answer_prompt(History("Who won?", no_retrieval=True))
+    assert prompt.endswith("[NO_RETRIEVAL]\nQuestion: Who won?\n")
+
+
+def test_tasks_differ_by_instruction_alone() -> None:
+    history = History("Who won?")
+    plan, answer = plan_prompt(history), answer_prompt(history)
+    assert plan.startswith("You are a planner")
+    assert answer.startswith("You are an answerer")
+    assert plan.splitlines()[-1] == answer.splitlines()[-1]
+
+
+def test_task_instruction_goes_in_front() -> None:
+    assert with_task_instruction("Q?", "arc_challenge").startswith("Which is true?")
+    assert with_task_instruction("Q?", "2wikimultihopqa") == "Q?"
+
+
+def test_passage_text_folds_lines() -> None:
+    assert passage_text("A\nB", "c\n d") == "A B: c d"
+    assert passage_text("", "c") == "c"

@@ -1,0 +1,122 @@
+"""Records round-trip through their files, and a broken one is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.formats.history import HistoryStep
+from models.formats.records import (
+    DecompositionStep,
+    PassageRecord,
+    QuestionRecord,
+    RasSample,
+    RecordError,
+    TriplesSample,
+    read_records,
+    write_records,
+)
+from models.formats.triples import Triple
+
+TEXT = st.text()
+TRIPLES = st.lists(st.builds(Triple, TEXT, TEXT, TEXT))
+QUESTIONS = st.builds(
+    QuestionRecord,
+    TEXT,
+    TEXT,
+    TEXT,
+    st.lists(TEXT),
+    TEXT,
+    st.lists(st.tuples(TEXT, st.lists(TEXT))),
+    st.lists(st.tuples(TEXT, st.integers())),
+    TRIPLES,
+    st.lists(st.builds(DecompositionStep, TEXT, TEXT, st.none() | st.integers())),
+)
+SAMPLES = st.builds(
+    RasSample,
+    TEXT,
+    st.sampled_from(["plan", "answer"]),
+    TEXT,
+    st.lists(st.builds(HistoryStep, TEXT, TRIPLES.map(tuple))),
+    TEXT,
+)
+RECORDS = (
+    QUESTIONS
+    | SAMPLES
+    | st.builds(PassageRecord, TEXT, TEXT, TEXT)
+    | st.builds(TriplesSample, TEXT, TEXT, TRIPLES)
+)
+
+
+@given(RECORDS)
+def test_round_trip_through_json(
+    record: QuestionRecord | RasSample | PassageRecord | TriplesSample,
+) -> None:
+    text = json.dumps(record.to_json())
+    assert type(record).from_json(json.loads(text)) == record
+
+
+def test_files_round_trip(tmp_path: Path) -> None:
+    passages = [PassageRecord("1", "T", "a\nb"), PassageRecord("2", "", "\u2028")]
+    assert write_records(tmp_path / "corpus.jsonl", passages) == 2
+    assert list(read_records(tmp_path / "corpus.jsonl", PassageRecord)) == passages
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "problem"),
+    [
+        ('{"id": "a", "question": "q"', "(line)", "malformed JSON"),
+        ('["a"]', "(record)", "not a JSON object"),
+        ('{"id": "a", "answer": "b"}', "question", "missing"),
+        ('{"id": "a", "question": {}, "answer": "b"}', "question", "is dict, not a string"),
+        ('{"id": "a", "question": "q", "answer": []}', "answer", "empty list"),
+        ('{"id": "a", "question": "q", "answer": "b", "context": 3}', "context", "not a list"),
+        (
+            '{"id": "a", "question": "q", "answer": "b", "evidences": [["s", "p"]]}',
+            "evidences[0]",
+            "wrong form",
+        ),
+    ],
+)
+def test_broken_line_is_named(tmp_path: Path, line: str, field: str, problem: str) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text(f'{{"id": "0", "question": "q", "answer": "a"}}\n\n{line}\n')
+    with pytest.raises(RecordError) as caught:
+        list(read_records(path, QuestionRecord))
+    message = str(caught.value)
+    assert message.startswith(f"{path}:3: field '{field}': ")
+    assert problem in message
+
+
+def test_broken_lines_can_be_skipped_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"id": "1", "text": "a"}\n{"id": "2"}\n{"id": "3", "text": "c"}\n')
+    errors: list[RecordError] = []
+    records = list(read_records(path, PassageRecord, on_error=errors.append))
+    assert [record.id for record in records] == ["1", "3"]
+    assert [error.where for error in errors] == [f"{path}:2"]
+
+
+def test_unknown_task_is_refused() -> None:
+    with pytest.raises(RecordError, match="Write 'plan' or 'answer'"):
+        RasSample.from_json({"id": "a", "task": "guess", "question": "q", "label": "x"})
+
+
+@pytest.mark.parametrize("sample_id", ["q/1/plan/2", "q/1/answer"])
+def test_question_id_of_a_sample(sample_id: str) -> None:
+    assert RasSample(sample_id, "plan", "q", [], "x").question_id == "q/1"
+
+
+def test_failed_writing_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    write_records(path, [PassageRecord("1", "t", "a")])
+
+    def broken() -> "list[PassageRecord]":
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        write_records(path, (record for _ in "a" for record in broken()))
+    assert [p.name for p in tmp_path.iterdir()] == ["corpus.jsonl"]
+    assert len(list(read_records(path, PassageRecord))) == 1
