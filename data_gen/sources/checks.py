@@ -1,0 +1,75 @@
+"""What every source's records must hold, checked in one place."""
+
+from typing import Any
+
+from models.formats.fields import RecordError
+from models.formats.records import QuestionRecord, TriplesSample
+from models.formats.triples import Triple
+
+
+def question_record(contract: dict[str, Any], where: str) -> QuestionRecord:
+    """A checked QuestionRecord from an object in the contract's form. Raises RecordError."""
+    record = QuestionRecord.from_json(contract, where)
+    for field in ("id", "question", "answer"):
+        if not getattr(record, field).strip():
+            raise RecordError(where, field, "is blank", f"Write a text in '{field}'")
+    check_supporting_facts(record, where)
+    check_triples(record.evidences, "evidences", where)
+    return record
+
+
+def triples_sample(contract: dict[str, Any], where: str) -> TriplesSample:
+    """A checked TriplesSample from an object in the contract's form. Raises RecordError."""
+    sample = TriplesSample.from_json(contract, where)
+    for field in ("id", "text"):
+        if not getattr(sample, field).strip():
+            raise RecordError(where, field, "is blank", f"Write a text in '{field}'")
+    check_triples(sample.triples, "triples", where)
+    return sample
+
+
+def check_supporting_facts(record: QuestionRecord, where: str) -> None:
+    """Raise RecordError for a support that is not in the record's context.
+
+    A supporting fact needs a paragraph of its title with a sentence of its index; titles may
+    repeat, then one such paragraph is enough. A decomposition step's `paragraph_support_idx`
+    must be a position in the context. A record without context has nothing to check against.
+    """
+    if not record.context:
+        return
+    sentences: dict[str, int] = {}
+    for title, texts in record.context:
+        sentences[title] = max(sentences.get(title, 0), len(texts))
+    for position, (title, index) in enumerate(record.supporting_facts):
+        problem = _fact_problem(title, index, sentences)
+        if problem:
+            field, remedy = f"supporting_facts[{position}]", "Correct the fact or skip the record"
+            raise RecordError(where, field, problem, remedy)
+    _check_support_indices(record, where)
+
+
+def _fact_problem(title: str, index: int, sentences: dict[str, int]) -> str:
+    """What is wrong with one supporting fact; empty when nothing is."""
+    if title not in sentences:
+        return f"no paragraph in the context is titled {title!r}"
+    if not 0 <= index < sentences[title]:
+        return f"sentence index {index} of {title!r} is out of range (0 to {sentences[title] - 1})"
+    return ""
+
+
+def _check_support_indices(record: QuestionRecord, where: str) -> None:
+    for position, step in enumerate(record.question_decomposition):
+        index = step.paragraph_support_idx
+        if index is not None and not 0 <= index < len(record.context):
+            field = f"question_decomposition[{position}].paragraph_support_idx"
+            problem = f"{index} is out of range (the context has {len(record.context)} paragraphs)"
+            raise RecordError(where, field, problem, "Correct the index or skip the record")
+
+
+def check_triples(triples: list[Triple], field: str, where: str) -> None:
+    """Raise RecordError for a triple with a blank part."""
+    for position, triple in enumerate(triples):
+        blank = [name for name, text in vars(triple).items() if not text.strip()]
+        if blank:
+            name = f"{field}[{position}]"
+            raise RecordError(where, name, f"blank {blank[0]}", "Fill it in or skip the record")
