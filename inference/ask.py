@@ -1,0 +1,73 @@
+"""Answer one question over a corpus and show how: subqueries, triples, graph, answer, bill."""
+
+import argparse
+import asyncio
+import sys
+
+from evaluation.report import emit_json, print_table
+from inference.command_line import command, configure_logging
+from inference.loops.trace import Trace
+from inference.open_loop import LOOPS_OVER_CORPUS, add_loop_arguments, open_loop, options_from
+from inference.retrieval.passages import load_corpus
+from models.formats.records import QuestionRecord
+from models.formats.triples import format_triple
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("question", help="the question, in quotes")
+    parser.add_argument("--corpus", help="JSON Lines of {id, title, text}")
+    add_loop_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the trace as one JSON object")
+    return parser
+
+
+async def _ask(arguments: argparse.Namespace) -> Trace:
+    options = options_from(arguments)
+    corpus = load_corpus(arguments.corpus) if options.loop in LOOPS_OVER_CORPUS else []
+    opened = open_loop(options, corpus)
+    try:
+        return await opened.loop.answer(QuestionRecord("question", arguments.question, ""))
+    finally:
+        await opened.close()
+
+
+def show_trace(trace: Trace) -> None:
+    """Print a trace for a person to read."""
+    for number, step in enumerate(trace.steps, start=1):
+        titles = ", ".join(passage.title for passage in step.passages)
+        rows = [[format_triple(triple)] for triple in step.triples] or [["(no triples)"]]
+        print_table(f"{number}. [SUBQ] {step.subquery}   from: {titles}", ["triples"], rows)
+        if step.decision:
+            sys.stdout.write(f"   plan: {step.decision}\n\n")
+    bill = trace.bill
+    rows = [
+        ["question", trace.question],
+        ["answer", trace.answer],
+        ["graph", f"{len(trace.graph)} triples"],
+        ["notes", "; ".join(trace.notes) or "-"],
+        ["model calls", bill.llm_calls],
+        ["tokens in / out", f"{bill.input_tokens} / {bill.output_tokens}"],
+        ["seconds", ", ".join(f"{k} {v:.1f}" for k, v in bill.seconds.items())],
+    ]
+    print_table("Answer", ["", ""], rows)
+
+
+@command
+def main() -> None:
+    """Run the command line."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.loop == "ras_static":
+        parser.error("ras_static answers over given passages; use evaluate.py with a dataset")
+    if arguments.corpus is None and arguments.loop in LOOPS_OVER_CORPUS:
+        parser.error(f"--loop {arguments.loop} searches a corpus; name it with --corpus")
+    configure_logging()
+    trace = asyncio.run(_ask(arguments))
+    show_trace(trace)
+    if arguments.json:
+        emit_json(trace.to_json())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Checkpoint folders as what loops need of them: requests made as in training."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inference.engines.contract import Request, Sampling
+from inference.extraction import RequestMaker
+from inference.loops.graph_reader import InputMaker, ReaderInput
+from inference.retrieval.passages import Passage
+from models.backbone import load_tokenizer
+from models.checkpoint import component_fingerprint, read_component_config
+from models.formats.history import History
+from models.formats.prompts import passage_text
+from models.formats.records import Task
+from models.ras_processor import RasProcessor
+from models.text_to_triples_processor import TextToTriplesProcessor
+
+RAS_ADAPTER = "ras"
+T2T_ADAPTER = "t2t"
+SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
+DEFAULT_CHECKPOINTS = {
+    RAS_ADAPTER: SHIPPED / "ras_smollm2",
+    T2T_ADAPTER: SHIPPED / "t2t_smollm2",
+}
+
+
+@dataclass(frozen=True)
+class Component:
+    """One checkpoint folder: its configuration and a fingerprint of its files."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    fingerprint: str
+
+    @classmethod
+    def open(cls, folder: str | Path, kind: str) -> "Component":
+        """Read a folder of `kind` (ras, t2t); raises CheckpointError with the reason."""
+        folder = Path(folder)
+        return cls(folder, read_component_config(folder, kind), component_fingerprint(folder))
+
+    @property
+    def backbone(self) -> str:
+        """Name of the backbone that the component was trained on."""
+        return str(self.config["backbone"])
+
+
+def triples_requests(component: Component) -> RequestMaker:
+    """Requests to a text-to-triples component, with the prompt of its training."""
+    config = component.config
+    processor = TextToTriplesProcessor(
+        load_tokenizer(component.backbone, config.get("backbone_revision")),
+        config["max_source_tokens"],
+        config["max_target_tokens"],
+        bool(config["is_encoder_decoder"]),
+    )
+    sampling = Sampling(max_new_tokens=config["max_target_tokens"])
+
+    def make_request(passage: Passage) -> Request:
+        prompt = processor.encode_prompt(passage_text(passage.title, passage.text))
+        return Request(input_ids=tuple(prompt.input_ids), adapter=T2T_ADAPTER, sampling=sampling)
+
+    return make_request
+
+
+def reader_inputs(component: Component) -> InputMaker:
+    """Requests to a RAS component: ids and graphs from the processor of its training."""
+    config = component.config
+    has_graph = config.get("graph") is not None
+    processor = RasProcessor(
+        load_tokenizer(component.backbone, config.get("backbone_revision")),
+        config["max_input_tokens"],
+        config["max_output_tokens"],
+        graph_token=has_graph,
+        compare_dates=config["compare_dates"],
+    )
+
+    def make_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
+        prompt = processor.encode_prompt(task, history)
+        request = Request(
+            input_ids=tuple(prompt.input_ids),
+            adapter=RAS_ADAPTER,
+            subgraphs=tuple(prompt.subgraphs) if has_graph else None,
+            sampling=sampling,
+        )
+        return ReaderInput(request, prompt.cut_triples)
+
+    return make_input

@@ -1,0 +1,96 @@
+"""Triples of a whole corpus by a text-to-triples model; an interrupted run goes on where it was."""
+
+import argparse
+import asyncio
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from evaluation.report import emit_json, print_table
+from inference.command_line import command, configure_logging
+from inference.components import T2T_ADAPTER, Component
+from inference.engines.open_engine import build_engine
+from inference.extraction import TripleExtractor
+from inference.open_loop import LoopOptions, open_extractor
+from inference.retrieval.passages import Passage, load_corpus
+from models.formats.prompts import passage_text
+from models.formats.records import TriplesSample, write_records
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
+    add("--t2t", type=Path, default=LoopOptions.t2t, help="text-to-triples component folder")
+    add("--out", required=True, type=Path, help="JSON Lines of {id, text, triples} to write")
+    add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
+    add("--dtype", choices=("bfloat16", "float32", "auto"), default="bfloat16")
+    add("--max-batch-size", type=int, default=32, help="passages at once (default: 32)")
+    add("--limit", type=int, help="only the first so many passages")
+    add("--json", action="store_true", help="print the counts as one JSON object")
+    return parser
+
+
+def _chunks(passages: Sequence[Passage], size: int) -> Iterator[Sequence[Passage]]:
+    for start in range(0, len(passages), size):
+        yield passages[start : start + size]
+
+
+async def extract_corpus(
+    extractor: TripleExtractor, passages: Sequence[Passage], batch_size: int
+) -> list[TriplesSample]:
+    """Extract in order; several batches wait at the engine, so that it can sort by length."""
+    samples: list[TriplesSample] = []
+    with tqdm(total=len(passages), desc="extract", unit=" passages") as progress:
+        for chunk in _chunks(passages, 8 * batch_size):
+            found = await extractor.extract(chunk)
+            samples += [
+                TriplesSample(passage.id, passage_text(passage.title, passage.text), triples)
+                for passage, triples in zip(chunk, found, strict=True)
+            ]
+            progress.update(len(chunk))
+    return samples
+
+
+async def _run(arguments: argparse.Namespace) -> dict[str, object]:
+    passages = list(itertools.islice(load_corpus(arguments.corpus), arguments.limit))
+    component = Component.open(arguments.t2t, "t2t")
+    engine = build_engine(
+        "transformers",
+        backbone=component.backbone,
+        adapters={T2T_ADAPTER: component.folder},
+        dtype=arguments.dtype,
+        max_batch_size=arguments.max_batch_size,
+    )
+    extractor = open_extractor(engine, component, arguments.cache)
+    start = time.perf_counter()
+    try:
+        samples = await extract_corpus(extractor, passages, arguments.max_batch_size)
+        write_records(arguments.out, samples)
+        return {
+            "passages": len(samples),
+            "triples": sum(len(sample.triples) for sample in samples),
+            "malformed_in_cache": extractor.cache.malformed(),
+            "seconds": time.perf_counter() - start,
+        }
+    finally:
+        await engine.close()
+        extractor.cache.close()
+
+
+@command
+def main() -> None:
+    """Run the command line."""
+    arguments = _parser().parse_args()
+    configure_logging()
+    counts = asyncio.run(_run(arguments))
+    print_table(f"Extracted to {arguments.out}", list(counts), [list(counts.values())])
+    if arguments.json:
+        emit_json(counts)
+
+
+if __name__ == "__main__":
+    main()

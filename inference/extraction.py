@@ -1,0 +1,53 @@
+"""Triples of passages by the text-to-triples model, no passage ever twice (RAS eq. 4)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from inference.engines.contract import Engine, Request
+from inference.loops.trace import Bill
+from inference.retrieval.passages import Passage
+from inference.triple_cache import TripleCache, passage_key
+from models.formats.triples import Triple, parse_triples
+
+RequestMaker = Callable[[Passage], Request]
+
+
+class TripleExtractor:
+    """Extracts through an engine and a cache; concurrent calls share one request a passage."""
+
+    def __init__(self, engine: Engine, make_request: RequestMaker, cache: TripleCache) -> None:
+        """`make_request` turns a passage into the engine's request, prompt and adapter set."""
+        self.engine = engine
+        self.make_request = make_request
+        self.cache = cache
+        self._running: dict[str, asyncio.Task[list[Triple]]] = {}
+
+    async def extract(
+        self, passages: Sequence[Passage], bill: Bill | None = None
+    ) -> list[list[Triple]]:
+        """Triples of each passage, in order; only calls made here are charged to `bill`."""
+        keys = [passage_key(passage) for passage in passages]
+        known = self.cache.get(list(dict.fromkeys(keys)))
+        missing = {k: p for k, p in zip(keys, passages, strict=True) if k not in known}
+        tasks = {key: self._task(key, passage, bill) for key, passage in missing.items()}
+        # A shielded task goes on for the other callers when this one is cancelled.
+        found = await asyncio.gather(*map(asyncio.shield, tasks.values()))
+        known.update(zip(tasks, found, strict=True))
+        return [known[key] for key in keys]
+
+    def _task(self, key: str, passage: Passage, bill: Bill | None) -> asyncio.Task[list[Triple]]:
+        task = self._running.get(key)
+        if task is None:
+            task = asyncio.create_task(self._extract_one(key, passage, bill))
+            self._running[key] = task
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        return task
+
+    async def _extract_one(self, key: str, passage: Passage, bill: Bill | None) -> list[Triple]:
+        [completion] = await self.engine.generate([self.make_request(passage)])
+        if bill is not None:
+            bill.charge([completion])
+        parsed = parse_triples(completion.text)
+        triples = list(dict.fromkeys(parsed.triples))
+        self.cache.put({key: (triples, parsed.malformed)})
+        return triples

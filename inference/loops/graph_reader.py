@@ -1,0 +1,70 @@
+"""The model that plans and answers over a history of subqueries and triples."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from inference.engines.contract import Engine, Request, Sampling
+from inference.loops.trace import Trace
+from models.formats.history import History
+from models.formats.plan import Plan, parse_plan
+from models.formats.prompts import answer_prompt, plan_prompt
+from models.formats.records import Task
+
+MAX_PLAN_TOKENS = 64
+MAX_ANSWER_TOKENS = 100
+"""For short answers (RAS App. F.2); 300 for long ones."""
+
+
+@dataclass(frozen=True)
+class ReaderInput:
+    """A request for the engine and how many triples its history lost to the token budget."""
+
+    request: Request
+    cut_triples: int = 0
+
+
+InputMaker = Callable[[Task, History, Sampling], ReaderInput]
+
+
+def chat_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
+    """The prompt as a chat message, for a backbone or an API model that was not trained here."""
+    prompt = plan_prompt(history) if task == "plan" else answer_prompt(history)
+    messages = ({"role": "user", "content": prompt.strip()},)
+    return ReaderInput(Request(messages=messages, sampling=sampling))
+
+
+class GraphReader:
+    """Plans (RAS eq. 1 and 2) and answers (eq. 7 and 8) through an engine."""
+
+    def __init__(
+        self, engine: Engine, make_input: InputMaker, max_answer_tokens: int = MAX_ANSWER_TOKENS
+    ) -> None:
+        """`make_input` turns a history into a request as the component was trained to read it."""
+        self.engine = engine
+        self.make_input = make_input
+        self.max_answer_tokens = max_answer_tokens
+
+    async def plan(self, history: History, trace: Trace) -> Plan | None:
+        """The next plan; None when the model wrote none, which the trace notes."""
+        text = await self._generate("plan", history, trace, MAX_PLAN_TOKENS)
+        plan = parse_plan(text).plan
+        if plan is None:
+            trace.notes.append(f"not a plan: {text!r}")
+        if trace.steps:
+            trace.steps[-1].decision = text
+        return plan
+
+    async def answer(self, history: History, trace: Trace) -> str:
+        """The answer over what the history holds."""
+        return (await self._generate("answer", history, trace, self.max_answer_tokens)).strip()
+
+    async def _generate(self, task: Task, history: History, trace: Trace, tokens: int) -> str:
+        reader_input = self.make_input(task, history, Sampling(max_new_tokens=tokens))
+        if reader_input.cut_triples:
+            trace.notes.append(
+                f"{task}: {reader_input.cut_triples} triples left out to fit the input budget"
+            )
+        with trace.bill.stage(task):
+            [completion] = await self.engine.generate([reader_input.request])
+        trace.bill.charge([completion])
+        return completion.text

@@ -1,0 +1,109 @@
+"""RAS: plan, retrieve, structure, repeat, answer (RAS §3, Fig. 1)."""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from inference.extraction import TripleExtractor
+from inference.loops.graph_reader import GraphReader
+from inference.loops.trace import Trace, TraceStep
+from inference.retrieval.passages import Passage, Retriever
+from models.formats.history import History, HistoryStep
+from models.formats.plan import PlanAction
+from models.formats.records import QuestionRecord
+from models.triple_selection import select_triples
+
+
+@dataclass(frozen=True)
+class RasSettings:
+    """How a RAS loop retrieves.
+
+    top_k: passages a subquery. max_rounds: retrievals a question. max_triples: triples that a
+    round keeps, chosen by `select_triples`. planning: False retrieves once with the question and
+    answers, the ablation without a planner.
+    """
+
+    top_k: int = 3
+    max_rounds: int = 5
+    max_triples: int = 10
+    planning: bool = True
+
+
+def as_history(trace: Trace) -> History:
+    """What the model is shown of the steps so far."""
+    steps = tuple(HistoryStep(step.subquery, tuple(step.triples)) for step in trace.steps)
+    return History(trace.question, steps)
+
+
+class RasLoop:
+    """The dynamic loop over a corpus."""
+
+    def __init__(
+        self,
+        reader: GraphReader,
+        retriever: Retriever,
+        extractor: TripleExtractor,
+        settings: RasSettings,
+    ) -> None:
+        self.reader = reader
+        self.retriever = retriever
+        self.extractor = extractor
+        self.settings = settings
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Plan and retrieve until the planner has enough, then answer.
+
+        The main question is the first subquery (eq. 1). The loop ends at [SUFFICIENT], at the
+        last round, at a plan that cannot be read, or at a subquery that was asked before.
+        """
+        trace = Trace(record.question)
+        subquery = await self._first_subquery(trace)
+        while subquery:
+            trace.steps.append(await self._retrieve(subquery, trace))
+            subquery = await self._next_subquery(trace)
+        history = replace(as_history(trace), no_retrieval=not trace.steps)
+        trace.answer = await self.reader.answer(history, trace)
+        return trace
+
+    async def _first_subquery(self, trace: Trace) -> str:
+        if self.settings.planning:
+            plan = await self.reader.plan(History(trace.question), trace)
+            if plan is not None and plan.action is PlanAction.NO_RETRIEVAL:
+                return ""
+        return trace.question
+
+    async def _next_subquery(self, trace: Trace) -> str:
+        if not self.settings.planning:
+            return ""
+        if len(trace.steps) >= self.settings.max_rounds:
+            trace.notes.append(f"stopped after {len(trace.steps)} rounds")
+            return ""
+        plan = await self.reader.plan(as_history(trace), trace)
+        subquery = plan.subquery if plan is not None else ""
+        if subquery.lower() in {step.subquery.lower() for step in trace.steps}:
+            trace.notes.append(f"stopped at a repeated subquery: {subquery!r}")
+            return ""
+        return subquery
+
+    async def _retrieve(self, subquery: str, trace: Trace) -> TraceStep:
+        """Passages for a subquery (eq. 3) and their triples (eq. 4)."""
+        with trace.bill.stage("retrieve"):
+            [hits] = await asyncio.to_thread(self.retriever.search, [subquery], self.settings.top_k)
+        passages = [hit.passage for hit in hits]
+        return await extract_step(
+            subquery, passages, trace, self.extractor, self.settings.max_triples
+        )
+
+
+async def extract_step(
+    subquery: str,
+    passages: list[Passage],
+    trace: Trace,
+    extractor: TripleExtractor,
+    max_triples: int,
+) -> TraceStep:
+    """The step that passages give: their triples, the closest `max_triples` of them."""
+    with trace.bill.stage("extract"):
+        found = await extractor.extract(passages, trace.bill)
+    triples = [triple for triples in found for triple in triples]
+    kept = select_triples(subquery, trace.question, triples, max_triples)
+    return TraceStep(subquery, passages, kept)

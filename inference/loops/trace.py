@@ -1,0 +1,103 @@
+"""What a loop did for one question: every step, the graph and the bill."""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from inference.engines.contract import Completion
+from inference.retrieval.passages import Passage
+from models.formats.triples import Triple
+
+OUTPUT_TOKEN_WEIGHT = 4
+
+
+@dataclass
+class Bill:
+    """What an answer cost; `seconds` is wall-clock by stage, waiting for the engine included."""
+
+    llm_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def weighted_tokens(self) -> int:
+        """Input plus four times output tokens (T²RAG App. B.4)."""
+        return self.input_tokens + OUTPUT_TOKEN_WEIGHT * self.output_tokens
+
+    def charge(self, completions: Iterable[Completion]) -> None:
+        """Add calls to a model."""
+        for completion in completions:
+            self.llm_calls += 1
+            self.input_tokens += completion.input_tokens
+            self.output_tokens += completion.output_tokens
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a block under a stage's name."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass
+class TraceStep:
+    """One round: what was asked, which passages came, which triples were kept of them.
+
+    `decision` is what the planner wrote next; empty where no planner was asked.
+    """
+
+    subquery: str
+    passages: list[Passage] = field(default_factory=list)
+    triples: list[Triple] = field(default_factory=list)
+    decision: str = ""
+
+
+@dataclass
+class Trace:
+    """A loop's whole answer to one question.
+
+    `notes` say what a reader should know: a history that was cut, a plan that could not be read.
+    `error` is set when the loop failed; the answer is then empty.
+    """
+
+    question: str
+    answer: str = ""
+    steps: list[TraceStep] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    bill: Bill = field(default_factory=Bill)
+    error: str | None = None
+
+    @property
+    def graph(self) -> list[Triple]:
+        """The question's graph: every kept triple once, in the order found (RAS eq. 6)."""
+        return list(dict.fromkeys(triple for step in self.steps for triple in step.triples))
+
+    def to_json(self) -> dict[str, Any]:
+        """The trace as a JSON object; passages by id and title."""
+        return {
+            "question": self.question,
+            "answer": self.answer,
+            "steps": [_step_json(step) for step in self.steps],
+            "graph": [_triple_json(triple) for triple in self.graph],
+            "notes": self.notes,
+            "error": self.error,
+            "bill": {**asdict(self.bill), "weighted_tokens": self.bill.weighted_tokens},
+        }
+
+
+def _triple_json(triple: Triple) -> list[str]:
+    return [triple.subject, triple.predicate, triple.object]
+
+
+def _step_json(step: TraceStep) -> dict[str, Any]:
+    return {
+        "subquery": step.subquery,
+        "passages": [{"id": passage.id, "title": passage.title} for passage in step.passages],
+        "triples": [_triple_json(triple) for triple in step.triples],
+        "decision": step.decision,
+    }

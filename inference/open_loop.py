@@ -1,0 +1,186 @@
+"""A loop by its name, with everything it needs: the one place where the parts meet."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from inference.components import (
+    DEFAULT_CHECKPOINTS,
+    RAS_ADAPTER,
+    T2T_ADAPTER,
+    Component,
+    reader_inputs,
+    triples_requests,
+)
+from inference.engines.contract import Engine
+from inference.engines.open_engine import build_engine
+from inference.extraction import TripleExtractor
+from inference.loops.graph_reader import GraphReader, chat_input
+from inference.loops.loop import Loop
+from inference.loops.no_retrieval import NoRetrievalLoop
+from inference.loops.ras import RasLoop, RasSettings
+from inference.loops.ras_static import StaticRasLoop
+from inference.loops.single_shot import SingleShotLoop
+from inference.retrieval.open_retriever import RETRIEVER_KINDS, build_retriever
+from inference.retrieval.passages import Passage
+from inference.triple_cache import TripleCache
+from models.backbone import cache_folder
+
+LOOPS = ("none", "single", "ras", "ras_no_planning", "ras_static")
+LOOPS_OVER_TRIPLES = ("ras", "ras_no_planning", "ras_static")
+LOOPS_OVER_CORPUS = ("single", "ras", "ras_no_planning")
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """What a command line says about a loop; see `add_loop_arguments`.
+
+    `ras` None means the untrained backbone, prompted by its chat template.
+    """
+
+    loop: str = "ras"
+    ras: Path | None = DEFAULT_CHECKPOINTS[RAS_ADAPTER]
+    t2t: Path = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
+    backbone: str = "smollm2"
+    engine: str = "transformers"
+    dtype: str = "bfloat16"
+    retriever: str = "hybrid"
+    encoder: str = "minilm"
+    index: Path | None = None
+    cache: Path | None = None
+    top_k: int = 3
+    max_rounds: int = 5
+    max_triples: int = 10
+    max_answer_tokens: int = 100
+    max_batch_size: int = 32
+
+
+def add_loop_arguments(parser: ArgumentParser) -> None:
+    """Options of `LoopOptions`, the same for every command that runs a loop."""
+    add = parser.add_argument
+    add("--loop", choices=LOOPS, default="ras", help="which loop answers (default: ras)")
+    add(
+        "--ras",
+        type=_checkpoint,
+        default=LoopOptions.ras,
+        metavar="CHECKPOINT",
+        help="RAS component folder, or 'none' for the untrained backbone (default: the shipped)",
+    )
+    add(
+        "--t2t",
+        type=Path,
+        default=LoopOptions.t2t,
+        metavar="CHECKPOINT",
+        help="text-to-triples component folder (default: the shipped)",
+    )
+    add("--backbone", default="smollm2", help="backbone where no checkpoint names one")
+    add("--engine", choices=("transformers", "openai"), default="transformers")
+    add(
+        "--dtype",
+        choices=("bfloat16", "float32", "auto"),
+        default="bfloat16",
+        help="of the backbone's weights (default: bfloat16)",
+    )
+    add("--retriever", choices=RETRIEVER_KINDS, default="hybrid")
+    add("--encoder", default="minilm", help="sentence encoder of the dense index")
+    add("--index", type=Path, metavar="DIR", help="folder of saved indexes, made where missing")
+    add(
+        "--cache",
+        type=Path,
+        metavar="FILE",
+        help="SQLite file of extracted triples (default: in the user's cache folder)",
+    )
+    add("--top-k", type=int, default=3, help="passages a subquery (default: 3)")
+    add("--max-rounds", type=int, default=5, help="retrievals a question (default: 5)")
+    add("--max-triples", type=int, default=10, help="triples kept a round (default: 10)")
+    add(
+        "--max-answer-tokens",
+        type=int,
+        default=100,
+        help="100 for short answers, 300 for long ones (default: 100)",
+    )
+    add("--max-batch-size", type=int, default=32, help="requests that the engine runs at once")
+
+
+def options_from(arguments: Namespace) -> LoopOptions:
+    """The loop's options out of a parsed command line."""
+    return LoopOptions(**{f.name: getattr(arguments, f.name) for f in fields(LoopOptions)})
+
+
+def _checkpoint(text: str) -> Path | None:
+    return None if text == "none" else Path(text)
+
+
+@dataclass
+class OpenLoop:
+    """A loop with the engine and the cache it runs on; close it when done."""
+
+    loop: Loop
+    engine: Engine
+    cache: TripleCache | None
+
+    async def close(self) -> None:
+        """Stop the engine and release the cache."""
+        await self.engine.close()
+        if self.cache is not None:
+            self.cache.close()
+
+
+def open_extractor(engine: Engine, component: Component, cache: Path | None) -> TripleExtractor:
+    """The text-to-triples model over its persistent cache."""
+    path = cache or cache_folder() / "triples.sqlite"
+    return TripleExtractor(
+        engine, triples_requests(component), TripleCache(path, component.fingerprint)
+    )
+
+
+def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
+    """Load what the named loop needs and no more.
+
+    Raises CheckpointError for a folder that is no component or belongs to another backbone,
+    EmptyCorpusError, IndexMismatchError.
+    """
+    ras = Component.open(options.ras, "ras") if _uses_ras(options) else None
+    t2t = Component.open(options.t2t, "t2t") if options.loop in LOOPS_OVER_TRIPLES else None
+    components = {name: c for name, c in ((RAS_ADAPTER, ras), (T2T_ADAPTER, t2t)) if c}
+    backbone = next((c.backbone for c in components.values()), options.backbone)
+    engine = build_engine(
+        options.engine,
+        backbone=backbone,
+        adapters={name: component.folder for name, component in components.items()},
+        dtype=options.dtype,
+        max_batch_size=options.max_batch_size,
+    )
+    reader = GraphReader(
+        engine, reader_inputs(ras) if ras else chat_input, options.max_answer_tokens
+    )
+    extractor = open_extractor(engine, t2t, options.cache) if t2t else None
+    loop = _build(options, engine, reader, extractor, corpus)
+    return OpenLoop(loop, engine, extractor.cache if extractor else None)
+
+
+def _uses_ras(options: LoopOptions) -> bool:
+    return options.ras is not None and options.loop != "single"
+
+
+def _build(
+    options: LoopOptions,
+    engine: Engine,
+    reader: GraphReader,
+    extractor: TripleExtractor | None,
+    corpus: Sequence[Passage],
+) -> Loop:
+    if options.loop == "none":
+        return NoRetrievalLoop(reader)
+    if options.loop == "ras_static":
+        assert extractor is not None
+        return StaticRasLoop(reader, extractor)
+    retriever = build_retriever(options.retriever, corpus, options.encoder, options.index)
+    if options.loop == "single":
+        return SingleShotLoop(engine, retriever, options.top_k)
+    assert extractor is not None
+    settings = RasSettings(
+        options.top_k, options.max_rounds, options.max_triples, options.loop == "ras"
+    )
+    return RasLoop(reader, retriever, extractor, settings)

@@ -1,0 +1,93 @@
+"""A persistent cache of what was extracted from each passage."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from inference.retrieval.passages import Passage
+from models.formats.prompts import passage_text
+from models.formats.triples import Triple
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS extracted (
+    model TEXT NOT NULL,
+    passage TEXT NOT NULL,
+    triples TEXT NOT NULL,
+    malformed INTEGER NOT NULL,
+    PRIMARY KEY (model, passage)
+) WITHOUT ROWID
+"""
+_LOCK_TIMEOUT_SECONDS = 60.0
+# SQLite's limit of variables in a statement is far above this.
+_KEYS_PER_QUERY = 500
+
+
+def passage_key(passage: Passage) -> str:
+    """sha256 of the text that the model reads; the same passage in two corpora has one key."""
+    return hashlib.sha256(passage_text(passage.title, passage.text).encode()).hexdigest()
+
+
+class TripleCache:
+    """Passage -> triples in SQLite, for one model; safe for many processes.
+
+    Only what a model answered is ever stored: a failed call leaves nothing behind.
+    """
+
+    def __init__(self, path: str | Path | None, model: str) -> None:
+        """Open or create the cache; `path` None keeps it in memory.
+
+        `model` tells one extractor from another, such as its checkpoint's fingerprint.
+        """
+        if path is not None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self.model = model
+        self._connection = sqlite3.connect(
+            ":memory:" if path is None else path,
+            timeout=_LOCK_TIMEOUT_SECONDS,
+            check_same_thread=False,
+        )
+        if path is not None:
+            self._connection.execute("PRAGMA journal_mode=WAL")
+        with self._connection:
+            self._connection.execute(_SCHEMA)
+
+    def get(self, keys: Sequence[str]) -> dict[str, list[Triple]]:
+        """Triples of those passages that were extracted before, by key."""
+        found: dict[str, list[Triple]] = {}
+        for start in range(0, len(keys), _KEYS_PER_QUERY):
+            chunk = keys[start : start + _KEYS_PER_QUERY]
+            rows = self._connection.execute(
+                "SELECT passage, triples FROM extracted WHERE model = ? AND passage IN "
+                f"({','.join('?' * len(chunk))})",
+                (self.model, *chunk),
+            )
+            found.update({key: [Triple(*t) for t in json.loads(text)] for key, text in rows})
+        return found
+
+    def put(self, extracted: Mapping[str, tuple[Sequence[Triple], int]]) -> None:
+        """Store triples and the count of malformed pieces, by key, in one transaction."""
+        rows = [
+            (self.model, key, json.dumps([[t.subject, t.predicate, t.object] for t in ts]), bad)
+            for key, (ts, bad) in extracted.items()
+        ]
+        with self._connection:
+            self._connection.executemany("INSERT OR REPLACE INTO extracted VALUES (?,?,?,?)", rows)
+
+    def malformed(self) -> int:
+        """Pieces of this model's output that were no triple, over everything stored."""
+        row = self._connection.execute(
+            "SELECT COALESCE(SUM(malformed), 0) FROM extracted WHERE model = ?", (self.model,)
+        ).fetchone()
+        return int(row[0])
+
+    def __len__(self) -> int:
+        row = self._connection.execute(
+            "SELECT COUNT(*) FROM extracted WHERE model = ?", (self.model,)
+        ).fetchone()
+        return int(row[0])
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()

@@ -1,0 +1,196 @@
+"""The loops' control flow, with a model that says what the test wants."""
+
+import pytest
+
+from inference.engines.contract import EngineError, Request
+from inference.extraction import TripleExtractor
+from inference.loops.graph_reader import GraphReader, ReaderInput
+from inference.loops.no_retrieval import NoRetrievalLoop
+from inference.loops.ras import RasLoop, RasSettings
+from inference.loops.ras_static import StaticRasLoop
+from inference.loops.single_shot import SingleShotLoop
+from inference.retrieval.passages import Passage
+from inference.run_questions import run_questions
+from inference.triple_cache import TripleCache
+from models.formats.history import History
+from models.formats.records import QuestionRecord, Task
+from models.formats.triples import Triple
+from tests.inference.scripted_engine import ScriptedEngine, TitleRetriever, text_input
+
+FILM = Passage("1", "Dawn", "Dawn is a film directed by Ana Lis.")
+PERSON = Passage("2", "Ana Lis", "Ana Lis was born in Brill.")
+TRIPLES = {
+    "Dawn": "(S> Dawn| P> director| O> Ana Lis)",
+    "Ana Lis": "(S> Ana Lis| P> place of birth| O> Brill)",
+}
+QUESTION = QuestionRecord("q", "Where was the director of Dawn born?", "Brill")
+
+
+def good_model(request: Request) -> str:
+    """Plans, answers and extracts as a perfect model would."""
+    prompt = request.prompt or ""
+    if prompt.startswith("extract "):
+        return TRIPLES[prompt.removeprefix("extract ")]
+    if prompt.startswith("You are an answerer"):
+        return " Brill" if "O> Brill" in prompt else "unknown"
+    if "O> Brill" in prompt:
+        return "[SUFFICIENT]"
+    return "[SUBQ] Where was Ana Lis born?" if "O> Ana Lis" in prompt else "[SUBQ] x"
+
+
+def extract_request(passage: Passage) -> Request:
+    return Request(prompt=f"extract {passage.title}")
+
+
+def make_loop(engine: ScriptedEngine, **settings: int | bool) -> RasLoop:
+    extractor = TripleExtractor(engine, extract_request, TripleCache(None, "test"))
+    return RasLoop(
+        GraphReader(engine, text_input),
+        TitleRetriever([FILM, PERSON]),
+        extractor,
+        RasSettings(**settings),  # type: ignore[arg-type]
+    )
+
+
+async def test_ras_follows_the_chain() -> None:
+    engine = ScriptedEngine(good_model)
+    trace = await make_loop(engine).answer(QUESTION)
+    assert trace.answer == "Brill"
+    assert [step.subquery for step in trace.steps] == [
+        QUESTION.question,
+        "Where was Ana Lis born?",
+    ]
+    assert trace.graph == [
+        Triple("Dawn", "director", "Ana Lis"),
+        Triple("Ana Lis", "place of birth", "Brill"),
+    ]
+    assert [step.decision for step in trace.steps] == [
+        "[SUBQ] Where was Ana Lis born?",
+        "[SUFFICIENT]",
+    ]
+    # Three plans, two extractions, one answer.
+    assert trace.bill.llm_calls == len(engine.requests) == 6
+    assert set(trace.bill.seconds) == {"plan", "retrieve", "extract", "answer"}
+
+
+async def test_without_planning_retrieves_once() -> None:
+    trace = await make_loop(ScriptedEngine(good_model), planning=False).answer(QUESTION)
+    assert len(trace.steps) == 1
+    assert trace.answer == "unknown"
+    assert trace.bill.llm_calls == 2
+
+
+async def test_stops_after_max_rounds() -> None:
+    trace = await make_loop(ScriptedEngine(good_model), max_rounds=1).answer(QUESTION)
+    assert len(trace.steps) == 1
+    assert trace.notes == ["stopped after 1 rounds"]
+
+
+async def test_a_repeated_subquery_ends_the_loop() -> None:
+    def stubborn(request: Request) -> str:
+        prompt = request.prompt or ""
+        return f"[SUBQ] {QUESTION.question.upper()}" if "planner" in prompt else good_model(request)
+
+    trace = await make_loop(ScriptedEngine(stubborn)).answer(QUESTION)
+    assert len(trace.steps) == 1
+    assert "repeated subquery" in trace.notes[0]
+
+
+@pytest.mark.parametrize("text", ["", "I have insufficient data", "[SUBQ]", "\x00)(|"])
+async def test_a_plan_that_cannot_be_read_retrieves_once_and_answers(text: str) -> None:
+    def broken(request: Request) -> str:
+        return text if "planner" in (request.prompt or "") else good_model(request)
+
+    trace = await make_loop(ScriptedEngine(broken)).answer(QUESTION)
+    assert len(trace.steps) == 1
+    assert trace.answer == "unknown"
+    assert trace.notes == [f"not a plan: {text!r}"] * 2
+
+
+async def test_no_retrieval_answers_at_once() -> None:
+    def knows(request: Request) -> str:
+        return "[NO_RETRIEVAL]" if "planner" in (request.prompt or "") else "4"
+
+    engine = ScriptedEngine(knows)
+    trace = await make_loop(engine).answer(QUESTION)
+    assert (trace.answer, trace.steps) == ("4", [])
+    assert "[NO_RETRIEVAL]\nQuestion:" in (engine.requests[-1].prompt or "")
+
+
+async def test_model_text_that_is_no_triple_is_no_error() -> None:
+    def garbage(request: Request) -> str:
+        return "(S> (S>|" if (request.prompt or "").startswith("extract") else "[SUFFICIENT]"
+
+    trace = await make_loop(ScriptedEngine(garbage)).answer(QUESTION)
+    assert trace.graph == []
+    assert trace.error is None
+
+
+async def test_a_cut_history_is_noted() -> None:
+    def cutting_input(task: Task, history: History, sampling: object) -> ReaderInput:
+        request = text_input(task, history, sampling).request  # type: ignore[arg-type]
+        return ReaderInput(request, cut_triples=3)
+
+    reader = GraphReader(ScriptedEngine(good_model), cutting_input)
+    trace = await NoRetrievalLoop(reader).answer(QUESTION)
+    assert trace.notes == ["answer: 3 triples left out to fit the input budget"]
+
+
+async def test_passages_are_extracted_once_over_many_questions() -> None:
+    engine = ScriptedEngine(good_model)
+    traces = await run_questions(make_loop(engine), [QUESTION] * 20, concurrency=20)
+    assert {trace.answer for trace in traces} == {"Brill"}
+    extractions = [r for r in engine.requests if (r.prompt or "").startswith("extract")]
+    assert len(extractions) == 2
+
+
+async def test_one_failure_spares_the_other_questions_and_is_not_cached() -> None:
+    failing = True
+
+    def fails_once(request: Request) -> str:
+        if (request.prompt or "") == "extract Ana Lis" and failing:
+            raise EngineError("out of memory")
+        return good_model(request)
+
+    loop = make_loop(ScriptedEngine(fails_once))
+    other = QuestionRecord("o", "Who directed Dawn? O> Brill", "Ana Lis")
+    traces = await run_questions(loop, [QUESTION, other], concurrency=2)
+    assert traces[0].error == "EngineError: out of memory"
+    assert (traces[0].answer, traces[1].error) == ("", None)
+    failing = False
+    assert (await loop.answer(QUESTION)).answer == "Brill"
+
+
+async def test_results_keep_the_questions_order() -> None:
+    loop = NoRetrievalLoop(GraphReader(ScriptedEngine(lambda r: r.prompt or ""), text_input))
+    records = [QuestionRecord(str(i), f"question {i}", "") for i in range(30)]
+    traces = await run_questions(loop, records, concurrency=7)
+    assert [trace.question for trace in traces] == [record.question for record in records]
+
+
+async def test_single_shot_shows_the_passages() -> None:
+    engine = ScriptedEngine(lambda request: " Ana Lis ")
+    loop = SingleShotLoop(engine, TitleRetriever([FILM, PERSON]), top_k=1)
+    trace = await loop.answer(QUESTION)
+    assert trace.answer == "Ana Lis"
+    [request] = engine.requests
+    assert request.messages is not None
+    assert "[1] Dawn: Dawn is a film" in request.messages[0]["content"]
+
+
+async def test_static_loop_structures_the_given_passages() -> None:
+    engine = ScriptedEngine(good_model)
+    extractor = TripleExtractor(engine, extract_request, TripleCache(None, "test"))
+    loop = StaticRasLoop(GraphReader(engine, text_input, max_answer_tokens=300), extractor)
+    context = [("Dawn", ["Dawn is a film.", "It is by Ana Lis."]), ("Ana Lis", ["Born in Brill."])]
+    trace = await loop.answer(QuestionRecord("q", "Where?", "Brill", context=context))
+    assert trace.answer == "Brill"
+    assert len(trace.graph) == 2
+    assert engine.requests[-1].sampling.max_new_tokens == 300
+
+
+async def test_static_loop_needs_passages() -> None:
+    engine = ScriptedEngine(good_model)
+    extractor = TripleExtractor(engine, extract_request, TripleCache(None, "test"))
+    with pytest.raises(ValueError, match="question q: ras_static needs passages"):
+        await StaticRasLoop(GraphReader(engine, text_input), extractor).answer(QUESTION)
