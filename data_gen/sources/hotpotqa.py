@@ -30,7 +30,9 @@ def convert(row: Row) -> QuestionRecord:
 
 def is_official(record: dict[str, Any]) -> bool:
     """Whether a question has the official form or the hub's: known by `_id` and `context`."""
-    return "_id" in record or isinstance(record.get("context"), dict | str)
+    context = record.get("context")
+    objects = isinstance(context, list) and any(isinstance(item, dict) for item in context)
+    return "_id" in record or objects or isinstance(context, dict | str)
 
 
 def to_contract(reader: FieldReader) -> dict[str, Any]:

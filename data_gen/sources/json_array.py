@@ -57,8 +57,8 @@ class _ArrayReader:
                         problem, "The file is damaged or cut: fetch it again"
                     ) from None
             else:
-                # A number that touches the end may go on in the next piece.
-                if self.at_end or end < len(self.buffer):
+                # A number near the end may go on in the next piece ("1." of "1.5").
+                if self.at_end or not self._is_open_number(value, end):
                     self.position, self.index = end, self.index + 1
                     return value
             # Doubling keeps an item that is larger than a piece from costing quadratic time.
@@ -68,6 +68,9 @@ class _ArrayReader:
     def _is_cut(self, error: json.JSONDecodeError) -> bool:
         unterminated = error.msg.startswith("Unterminated string")
         return unterminated or error.pos >= len(self.buffer) - _CUT_MARGIN
+
+    def _is_open_number(self, value: Any, end: int) -> bool:
+        return not isinstance(value, dict | list | str) and end >= len(self.buffer) - _CUT_MARGIN
 
     def _peek(self) -> str:
         """The next character that is not white space; empty at the end of the file."""
