@@ -1,0 +1,122 @@
+"""What is shown and logged while a training runs."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from training.schedule import Clock
+
+
+def _duration(seconds: float) -> str:
+    hours, rest = divmod(int(seconds), 3600)
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"
+
+
+class Progress(TrainerCallback):
+    """A bar on standard error with loss, learning rate, input tokens/s and time left.
+
+    The bar counts steps. The time left follows the steps done, or the budget in minutes where
+    that ends earlier; time spent in validation counts for neither.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.bar: tqdm[Any] | None = None
+        self.start_step = 0
+        self.start_tokens = 0
+        self.seconds = 0.0
+        self._step_started = 0.0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.start_step = state.global_step
+        self.start_tokens = int(state.num_input_tokens_seen)
+        if state.is_world_process_zero:
+            self.bar = tqdm(
+                total=state.max_steps,
+                initial=state.global_step,
+                desc="training",
+                unit="step",
+                dynamic_ncols=True,
+                bar_format="{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {postfix}",
+            )
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._step_started = time.monotonic()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.seconds += time.monotonic() - self._step_started
+        if self.bar is not None:
+            self.bar.set_postfix_str(self._figures(state), refresh=False)
+            self.bar.update(state.global_step - self.bar.n)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if self.bar is not None and logs:
+            shown = (f"{k} {v:.4g}" for k, v in logs.items() if isinstance(v, (int, float)))
+            self.bar.write(f"step {state.global_step}: " + ", ".join(shown), file=self.bar.fp)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+    def tokens_per_second(self, state: TrainerState) -> float:
+        """Input tokens (padding left out) a second of step time, over all processes."""
+        return (int(state.num_input_tokens_seen) - self.start_tokens) / max(self.seconds, 1e-9)
+
+    def _figures(self, state: TrainerState) -> str:
+        done = state.global_step - self.start_step
+        left = (state.max_steps - state.global_step) * self.seconds / max(done, 1)
+        if self.clock.budget_seconds:
+            left = min(left, max(0.0, self.clock.budget_seconds - self.clock.elapsed_seconds))
+        losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+        loss = f"loss {losses[-1]:.3f} " if losses else ""
+        return f"{loss}{self.tokens_per_second(state):.0f} tokens/s, {_duration(left)} left"
+
+
+class TensorBoard(TrainerCallback):
+    """Writes every logged number to a TensorBoard folder, from the main process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.writer: SummaryWriter | None = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if state.is_world_process_zero:
+            self.writer = SummaryWriter(str(self.folder), purge_step=state.global_step or None)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if self.writer is None or not logs:
+            return
+        for name, value in logs.items():
+            if isinstance(value, (int, float)):
+                group = "eval/" if name.startswith("eval_") else "train/"
+                self.writer.add_scalar(group + name.removeprefix("eval_"), value, state.global_step)
+        self.writer.flush()

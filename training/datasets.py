@@ -1,0 +1,132 @@
+"""Samples read, encoded once ahead of the training, and counted."""
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import Dataset
+from tqdm import tqdm
+
+from models.errors import LabelCutError
+from models.formats.records import Record, RecordError, read_records
+from models.graph import EncodedGraphs
+from training.errors import CutLabelsError
+
+logger = logging.getLogger(__name__)
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSample:
+    """One sample as ids.
+
+    Attributes:
+        sample_id: the record's id, for error messages.
+        input_ids: [T]; causal: prompt and label, encoder-decoder: the source.
+        labels_start: where the label begins in `input_ids` (causal).
+        label_ids: the target of an encoder-decoder model, otherwise None.
+        graphs: the sample's sub-graphs, otherwise None.
+    """
+
+    sample_id: str
+    input_ids: npt.NDArray[np.int32]
+    labels_start: int
+    label_ids: npt.NDArray[np.int32] | None = None
+    graphs: EncodedGraphs | None = None
+
+    @property
+    def length(self) -> int:
+        """Tokens that the model works through."""
+        return len(self.input_ids) + (0 if self.label_ids is None else len(self.label_ids))
+
+    @property
+    def label_length(self) -> int:
+        """Tokens that count in the loss."""
+        if self.label_ids is not None:
+            return len(self.label_ids)
+        return len(self.input_ids) - self.labels_start
+
+
+@dataclass(frozen=True)
+class SampleSet(Dataset[TrainingSample], Generic[RecordT]):
+    """Encoded samples beside the records that they were made from, and what was left out."""
+
+    records: list[RecordT]
+    samples: list[TrainingSample]
+    cut_label_ids: list[str]
+    bad_records: int = 0
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> TrainingSample:
+        return self.samples[index]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each sample."""
+        return [sample.length for sample in self.samples]
+
+    @property
+    def label_tokens(self) -> int:
+        """Tokens that count in the loss, over all samples."""
+        return sum(sample.label_length for sample in self.samples)
+
+
+def read_samples(
+    path: str, record_type: type[RecordT], limit: int, seed: int, skip_bad: bool
+) -> tuple[list[RecordT], int]:
+    """Read a JSON Lines file and keep `limit` records (0: all), chosen by `seed`.
+
+    Returns:
+        The records and how many broken ones were skipped.
+
+    Raises:
+        RecordError: a record breaks its contract and `skip_bad` is false.
+        FileNotFoundError: no such file.
+        ValueError: the file holds no record.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: no such file of samples")
+    errors: list[RecordError] = []
+    records = list(read_records(path, record_type, errors.append if skip_bad else None))
+    for error in errors[:5]:
+        logger.warning("skipped: %s", error)
+    if not records:
+        raise ValueError(f"{path}: holds no sample ({len(errors)} broken ones skipped)")
+    if 0 < limit < len(records):
+        records = random.Random(seed).sample(records, limit)
+    return records, len(errors)
+
+
+def encode_samples(
+    records: Sequence[RecordT],
+    encode: Callable[[RecordT], Any],
+    skip_cut_labels: bool,
+    show_progress: bool = False,
+) -> tuple[list[RecordT], list[Any], list[str]]:
+    """Encode every record once.
+
+    Returns:
+        The records kept, what `encode` made of them, and the ids of those left out.
+
+    Raises:
+        CutLabelsError: labels do not fit and `skip_cut_labels` is false; lists the sample ids.
+    """
+    kept: list[RecordT] = []
+    encoded: list[Any] = []
+    cut: list[str] = []
+    for record in tqdm(records, desc="encoding", unit=" samples", disable=not show_progress):
+        try:
+            encoded.append(encode(record))
+            kept.append(record)
+        except LabelCutError as error:
+            cut.append(error.sample_id)
+    if cut and (not skip_cut_labels or not kept):
+        raise CutLabelsError(cut)
+    return kept, encoded, cut

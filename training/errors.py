@@ -1,0 +1,33 @@
+"""Errors that stop a training, each with what it is about in its message."""
+
+from collections.abc import Sequence
+
+
+class NonFiniteLossError(RuntimeError):
+    """A loss or gradient is not a number; the optimizer has not stepped on it."""
+
+    def __init__(self, what: str, step: int, sample_ids: Sequence[str]) -> None:
+        self.sample_ids = list(sample_ids)
+        super().__init__(
+            f"{what} is not finite at step {step}; the optimizer has not stepped. "
+            f"Samples: {', '.join(self.sample_ids)}. Look at these samples, or lower the "
+            "learning rate."
+        )
+
+
+class CutLabelsError(ValueError):
+    """Samples whose label does not fit, found before the training starts."""
+
+    def __init__(self, sample_ids: Sequence[str], shown: int = 20) -> None:
+        self.sample_ids = list(sample_ids)
+        listed = ", ".join(self.sample_ids[:shown])
+        rest = f" and {len(sample_ids) - shown} more" if len(sample_ids) > shown else ""
+        super().__init__(
+            f"the label is cut away in {len(sample_ids)} samples: {listed}{rest}. Raise "
+            "model.max_input_tokens or model.max_output_tokens, or set "
+            "data.skip_cut_labels=true to leave them out."
+        )
+
+
+class LaunchError(RuntimeError):
+    """The processes that started are not the ones that were asked for."""

@@ -1,0 +1,54 @@
+"""The order of samples: batches of about the same length, the same order for every resume."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch.utils.data import Sampler
+
+MEGA_BATCHES = 50
+
+
+class LengthGroupedSampler(Sampler[int]):
+    """Sample indices, grouped by length inside each optimizer step, in a new order each epoch.
+
+    Samples are shuffled, sorted inside pools of 50 steps, cut into steps, and the steps are
+    shuffled. How a step is split into micro-batches does not change which samples it holds.
+
+    Args:
+        lengths: tokens of each sample.
+        step_size: samples an optimizer step over all processes and micro-batches.
+        seed: order of epoch 0; the epoch is added.
+        group: False only shuffles.
+    """
+
+    def __init__(
+        self, lengths: Sequence[int], step_size: int, seed: int, group: bool = True
+    ) -> None:
+        self.lengths = torch.as_tensor(lengths)
+        self.step_size = step_size
+        self.seed = seed
+        self.group = group
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order comes next."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        order = torch.randperm(len(self.lengths), generator=generator)
+        if not self.group:
+            return iter(order.tolist())
+        pools = order.split(self.step_size * MEGA_BATCHES)
+        steps = [step for pool in pools for step in self._sorted(pool).split(self.step_size)]
+        # A short step goes last, so that every other one has its full size.
+        full = [step for step in steps if len(step) == self.step_size]
+        short = [step for step in steps if len(step) < self.step_size]
+        shuffled = [full[i] for i in torch.randperm(len(full), generator=generator).tolist()]
+        return iter(torch.cat([*shuffled, *short]).tolist() if len(order) else [])
+
+    def _sorted(self, pool: torch.Tensor) -> torch.Tensor:
+        return pool[torch.argsort(self.lengths[pool], descending=True, stable=True)]

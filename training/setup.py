@@ -1,0 +1,215 @@
+"""The one set-up under every recipe: checks, report, training, checkpoints, final figures."""
+
+import argparse
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator
+from torch import nn
+from transformers import PreTrainedTokenizerBase, PrinterCallback
+from transformers.utils import logging as transformers_logging
+
+from evaluation.report import emit_json
+from models.checkpoint import CheckpointError
+from models.formats.fields import RecordError
+from training.arguments import check_launch, training_arguments
+from training.callbacks import Progress, TensorBoard
+from training.checkpoints import TRAINING_STATE, install_component
+from training.config import ConfigError, load_config
+from training.datasets import SampleSet
+from training.errors import CutLabelsError, LaunchError, NonFiniteLossError
+from training.estimate import estimate_cost
+from training.report import print_metrics, print_parameters, print_plan, print_sample
+from training.schedule import Clock, StopAtBudget
+from training.settings import T2TSettings
+from training.trainer import ComponentTrainer
+from training.validation import Collate
+
+logger = logging.getLogger(__name__)
+SettingsT = TypeVar("SettingsT", bound=T2TSettings)
+Validator = Callable[[Accelerator], dict[str, float]]
+EXPECTED_ERRORS = (
+    ConfigError,
+    RecordError,
+    CutLabelsError,
+    LaunchError,
+    NonFiniteLossError,
+    CheckpointError,
+    FileNotFoundError,
+)
+
+
+@dataclass
+class Recipe:
+    """What differs between the recipes.
+
+    Attributes:
+        settings: the recipe as read.
+        module: what is trained; has `save_pretrained(folder)`, and its forward gives `.loss`.
+        tokenizer: only to show a decoded sample.
+        train: encoded training samples.
+        collate: samples to a batch with `sample_ids`.
+        validate: figures on the validation set; None without one.
+        resume: checkpoint folder that `module` was loaded from, or None.
+    """
+
+    settings: T2TSettings
+    module: nn.Module
+    tokenizer: PreTrainedTokenizerBase
+    train: SampleSet[Any]
+    collate: Collate
+    validate: Validator | None
+    resume: Path | None
+
+
+def run_command(
+    name: str,
+    description: str,
+    settings_type: type[SettingsT],
+    prepare: Callable[[SettingsT], Recipe],
+) -> None:
+    """Read the command line, train, and report; an expected error ends with one line and code 1."""
+    arguments = _parser(name, description).parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    for noisy in ("httpx", "absl", "accelerate"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    transformers_logging.set_verbosity_error()
+    try:
+        settings = load_config(settings_type, arguments.config, arguments.overrides)
+        args = training_arguments(settings)
+        torch.manual_seed(settings.train.seed)
+        metrics = run_training(prepare(settings), args)
+    except EXPECTED_ERRORS as error:
+        sys.exit(f"{name}: {error}")
+    if arguments.json and args.should_save:
+        emit_json(metrics)
+
+
+def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
+    """Train a recipe, write the component and metrics.json into output_dir, return the figures.
+
+    Raises:
+        NonFiniteLossError: names the samples; the optimizer has not stepped on them.
+        CheckpointWriteError: a full disk; earlier checkpoints are whole.
+        LaunchError: not the processes that were asked for.
+    """
+    train = recipe.settings.train
+    clock = Clock(train.max_train_minutes)
+    if train.gradient_checkpointing:
+        recipe.module.gradient_checkpointing_enable()  # type: ignore[operator]
+    trainer = _trainer(recipe, args, clock)
+    check_launch(args, trainer.accelerator.distributed_type, train.num_processes)
+    progress = Progress(clock)
+    trainer.add_callback(progress)
+    trainer.add_callback(StopAtBudget(clock, _agreement(trainer.accelerator)))
+    if train.tensorboard:
+        trainer.add_callback(TensorBoard(Path(recipe.settings.output_dir) / "tensorboard"))
+    if args.should_save:
+        Path(args.output_dir).mkdir(parents=True, exist_ok=True)
+        _print_start(recipe, trainer)
+    state = str(recipe.resume / TRAINING_STATE) if recipe.resume else None
+    started = time.monotonic()
+    result = trainer.train(resume_from_checkpoint=state)
+    metrics = {
+        "train_loss": result.training_loss,
+        "steps": trainer.state.global_step,
+        "epochs": trainer.state.epoch,
+        "train_seconds": round(time.monotonic() - started, 1),
+        "train_tokens_per_second": round(progress.tokens_per_second(trainer.state), 1),
+        **trainer.evaluate(),
+    }
+    if args.should_save:
+        install_component(trainer, {**metrics, "settings": plain_settings(recipe.settings)})
+        print_metrics(metrics)
+    trainer.accelerator.wait_for_everyone()
+    return {"output_dir": recipe.settings.output_dir, **metrics}
+
+
+def plain_settings(settings: T2TSettings) -> dict[str, Any]:
+    """The settings as JSON can hold them."""
+    return dict(json.loads(json.dumps(asdict(settings), default=_enum_name)))
+
+
+def _enum_name(value: Any) -> str:
+    return value.name if isinstance(value, Enum) else str(value)
+
+
+def _parser(name: str, description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=name, description=description)
+    parser.add_argument("--config", type=Path, required=True, help="recipe, a YAML file")
+    parser.add_argument(
+        "--json", action="store_true", help="print the figures as one JSON object, last"
+    )
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="win over the file, as train.seed=1"
+    )
+    return parser
+
+
+def _trainer(recipe: Recipe, args: Any, clock: Clock) -> ComponentTrainer:
+    validate = recipe.validate or (lambda accelerator: {})
+    trainer = ComponentTrainer(
+        module=recipe.module,
+        args=args,
+        train_dataset=recipe.train,
+        collator=recipe.collate,
+        lengths=recipe.train.lengths,
+        settings=recipe.settings.train,
+        validate=lambda: validate(trainer.accelerator),
+        clock=clock,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _agreement(accelerator: Accelerator) -> Callable[[bool], bool]:
+    """All processes stop at the same step: as soon as one has used its time."""
+
+    def agree(mine: bool) -> bool:
+        if accelerator.num_processes == 1:
+            return mine
+        vote = torch.tensor([float(mine)], device=accelerator.device)
+        return bool(accelerator.reduce(vote, "sum").item())
+
+    return agree
+
+
+def _planned_steps(recipe: Recipe, trainer: ComponentTrainer) -> int:
+    args = trainer.args
+    batches = math.ceil(len(recipe.train) / (args.train_batch_size * args.world_size))
+    a_epoch = math.ceil(batches / args.gradient_accumulation_steps)
+    return args.max_steps if args.max_steps > 0 else math.ceil(a_epoch * args.num_train_epochs)
+
+
+def _print_start(recipe: Recipe, trainer: ComponentTrainer) -> None:
+    settings, args = recipe.settings, trainer.args
+    print_sample(recipe.train[0], recipe.tokenizer)
+    print_parameters(recipe.module)
+    steps = _planned_steps(recipe, trainer)
+    step_samples = args.train_batch_size * args.gradient_accumulation_steps
+    tokens = steps * step_samples * sum(recipe.train.lengths) / len(recipe.train)
+    estimate = estimate_cost(
+        recipe.module,
+        recipe.collate,
+        recipe.train.samples,
+        args.train_batch_size,
+        tokens,
+        args.device,
+        settings.train.autocast_bf16,
+    )
+    plan = {
+        "steps": f"{steps:,} of {step_samples * args.world_size} samples",
+        "budget": f"{settings.train.max_train_minutes or 'none'} minutes",
+        "processes": f"{args.world_size}, {trainer.accelerator.distributed_type.value}",
+        "device": str(args.device),
+    }
+    print_plan(recipe.train, plan, estimate)

@@ -1,0 +1,145 @@
+"""Trains a text-to-triples model (RAS App. D.1).
+
+accelerate launch training/train_t2t.py --config configs/t2t_smollm2.yaml [key=value ...]
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from accelerate import Accelerator, PartialState
+
+from models.backbone import load_tokenizer
+from models.formats.records import TriplesSample
+from models.lora import ALL_LINEAR
+from models.text_to_triples import (
+    TextToTriples,
+    TextToTriplesConfig,
+    build_text_to_triples,
+)
+from models.text_to_triples_processor import TextToTriplesProcessor
+from training.checkpoints import resume_folder
+from training.collators import Collator
+from training.datasets import SampleSet, TrainingSample, encode_samples, read_samples
+from training.settings import T2TSettings
+from training.setup import Recipe, Validator, logger, run_command
+from training.validation import validation_loss
+from training.validation_t2t import generate_triples, score_t2t
+
+
+def main() -> None:
+    """Run the command."""
+    run_command("train_t2t.py", str(__doc__), T2TSettings, prepare)
+
+
+def prepare(settings: T2TSettings) -> Recipe:
+    """Read and encode the data, build the model or load the one to go on from."""
+    resume = resume_folder(settings.train.resume, settings.output_dir)
+    tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
+    train_records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
+    dev_records, _ = _read(settings, settings.data.dev, settings.data.max_dev_samples)
+    module = load_module(settings, resume)
+    processor = TextToTriplesProcessor(
+        tokenizer,
+        settings.model.max_input_tokens,
+        settings.model.max_output_tokens,
+        module.is_encoder_decoder,
+    )
+    collate = Collator(int(tokenizer.pad_token_id))
+    train = encode(settings, processor, train_records, bad)
+    dev = encode(settings, processor, dev_records) if dev_records else None
+    validate = _validator(settings, module, processor, collate, dev) if dev else None
+    return Recipe(settings, module, tokenizer, train, collate, validate, resume)
+
+
+def load_module(settings: T2TSettings, resume: Path | None) -> TextToTriples:
+    """The untrained model of the recipe, or a checkpoint's with its adapters trainable."""
+    model = settings.model
+    if resume:
+        dtype = model.dtype.value if model.lora.rank else "auto"
+        return TextToTriples.from_pretrained(resume, dtype=dtype, is_trainable=True)
+    config = TextToTriplesConfig(
+        backbone=model.backbone,
+        backbone_revision=model.revision,
+        lora_rank=model.lora.rank,
+        lora_alpha=model.lora.alpha,
+        lora_dropout=model.lora.dropout,
+        lora_targets=lora_targets(model.lora.targets),
+        max_source_tokens=model.max_input_tokens,
+        max_target_tokens=model.max_output_tokens,
+    )
+    return build_text_to_triples(config, model.dtype.value)
+
+
+def lora_targets(names: list[str]) -> list[str] | str:
+    """PEFT's form of the recipe's list: the word alone, or names of modules."""
+    return ALL_LINEAR if names == [ALL_LINEAR] else names
+
+
+def encode(
+    settings: T2TSettings,
+    processor: TextToTriplesProcessor,
+    records: Sequence[TriplesSample],
+    bad_records: int = 0,
+) -> SampleSet[TriplesSample]:
+    """Encode all records once; says how many labels lost triples at their end."""
+    kept, encoded, cut = encode_samples(
+        records,
+        processor.encode_sample,
+        settings.data.skip_cut_labels,
+        show_progress=PartialState().is_main_process,
+    )
+    shortened = sum(sample["dropped_triples"] > 0 for sample in encoded)
+    if shortened:
+        logger.warning(
+            "%d of %d labels are longer than model.max_output_tokens=%d and lost whole triples "
+            "at their end",
+            shortened,
+            len(encoded),
+            settings.model.max_output_tokens,
+        )
+    samples = [
+        TrainingSample(
+            sample_id=item["sample_id"],
+            input_ids=np.asarray(item["input_ids"], dtype=np.int32),
+            labels_start=item.get("labels_start", len(item["input_ids"])),
+            label_ids=(
+                np.asarray(item["label_ids"], dtype=np.int32) if "label_ids" in item else None
+            ),
+        )
+        for item in encoded
+    ]
+    return SampleSet(kept, samples, cut, bad_records)
+
+
+def _read(settings: T2TSettings, path: str, limit: int) -> tuple[list[TriplesSample], int]:
+    if not path:
+        return [], 0
+    data = settings.data
+    return read_samples(path, TriplesSample, limit, settings.train.seed, data.skip_bad_records)
+
+
+def _validator(
+    settings: T2TSettings,
+    module: TextToTriples,
+    processor: TextToTriplesProcessor,
+    collate: Collator,
+    dev: SampleSet[TriplesSample],
+) -> Validator:
+    chosen = dev.records[: settings.validation.samples]
+    batch_size = settings.validation.batch_size
+
+    def validate(accelerator: Accelerator) -> dict[str, float]:
+        loss = validation_loss(module, dev.samples, collate, batch_size, accelerator)
+        figures = {"loss": loss}
+        if chosen:
+            texts = [record.text for record in chosen]
+            outputs = generate_triples(module, processor, texts, batch_size, accelerator)
+            figures.update(score_t2t(outputs, chosen))
+        return figures
+
+    return validate
+
+
+if __name__ == "__main__":
+    main()
