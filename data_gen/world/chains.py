@@ -1,0 +1,90 @@
+"""Single questions and chains of two to four relations."""
+
+from __future__ import annotations
+
+from random import Random
+
+from data_gen.world.drafts import Draft, Library, plain
+from data_gen.world.question_wording import PHRASES, ask, mention
+from data_gen.world.schema import Entity, Fact, Kind
+
+# Chains start more often from things that lead somewhere.
+START_WEIGHTS = {
+    Kind.FILM: 30, Kind.SONG: 18, Kind.NOVEL: 14, Kind.PERSON: 18, Kind.COMPANY: 8,
+    Kind.UNIVERSITY: 4, Kind.CLUB: 3, Kind.LABEL: 3, Kind.CITY: 1, Kind.REGION: 1,
+}
+
+
+def make_single(library: Library, rng: Random) -> Draft | None:
+    """A question about one fact of a random entity."""
+    entity = rng.choice(library.world.entities)
+    fact = rng.choice(list(library.world.facts[entity.index].values()))
+    question = ask(rng, fact.predicate, mention(rng, entity))
+    if plain(fact.surface) in plain(question):
+        return None
+    return Draft("single", question, fact.surface, (fact,), (question,), (fact.surface,),
+                 _aliases(fact))
+
+
+def make_chain(library: Library, rng: Random, hops: int) -> Draft | None:
+    """A chain such as "Who is the spouse of the director of X?", or None for a dead end.
+
+    The answer stands in no passage before the last one, so that no step can be left out.
+    """
+    kind = rng.choices(list(START_WEIGHTS), weights=list(START_WEIGHTS.values()))[0]
+    start = rng.choice(library.by_kind[kind])
+    facts = _walk(library, rng, start, hops)
+    if facts is None:
+        return None
+    asked = mention(rng, start)
+    for fact in facts[:-1]:
+        asked = rng.choice(PHRASES[fact.predicate]).format(x=asked)
+    last = facts[-1]
+    question = ask(rng, last.predicate, asked)
+    if not _needs_every_step(library, question, facts):
+        return None
+    answers = tuple(fact.surface for fact in facts)
+    return Draft("bridge", question, last.surface, facts, library.step_questions(rng, facts),
+                 answers, _aliases(last))
+
+
+def _walk(library: Library, rng: Random, start: Entity, hops: int) -> tuple[Fact, ...] | None:
+    """`hops` facts, each about the object of the one before; no entity is met twice."""
+    facts: list[Fact] = []
+    met = {start.index}
+    position = start.index
+    for hop in range(hops):
+        last = hop == hops - 1
+        choices = [
+            fact for fact in library.world.facts[position].values()
+            if fact.object not in met and (last or fact.object is not None)
+        ]
+        if not choices:
+            return None
+        # Many things lead to few countries: going through one is made rare.
+        weights = [0.3 if not last and _is_country(library, fact) else 1.0 for fact in choices]
+        facts.append(rng.choices(choices, weights)[0])
+        following = facts[-1].object
+        if following is not None:
+            position = following
+            met.add(position)
+    return tuple(facts)
+
+
+def _is_country(library: Library, fact: Fact) -> bool:
+    return library.entity(fact).kind is Kind.COUNTRY
+
+
+def _needs_every_step(library: Library, question: str, facts: tuple[Fact, ...]) -> bool:
+    answer = plain(facts[-1].surface)
+    if any(plain(fact.surface) in plain(question) for fact in facts):
+        return False
+    last_home = library.world.home_of(facts[-1])
+    earlier = {library.world.home_of(fact) for fact in facts[:-1]}
+    return last_home not in earlier and all(
+        answer not in library.plain_texts[index] for index in earlier
+    )
+
+
+def _aliases(fact: Fact) -> tuple[str, ...]:
+    return tuple(fact.date.aliases) if fact.date else ()

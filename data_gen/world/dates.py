@@ -1,0 +1,74 @@
+"""Calendar dates with the style in which a passage writes them."""
+
+from __future__ import annotations
+
+import calendar
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+
+class DateStyle(StrEnum):
+    """How a date is written."""
+
+    DAY_FIRST = "7 March 1982"
+    MONTH_FIRST = "March 7, 1982"
+    YEAR = "1982"
+
+
+@dataclass(frozen=True)
+class CalendarDate:
+    """A day, of which the year style tells the year alone."""
+
+    year: int
+    month: int
+    day: int
+    style: DateStyle
+
+    def written(self, style: DateStyle) -> str:
+        """The date in the given style."""
+        month = calendar.month_name[self.month]
+        if style is DateStyle.DAY_FIRST:
+            return f"{self.day} {month} {self.year}"
+        if style is DateStyle.MONTH_FIRST:
+            return f"{month} {self.day}, {self.year}"
+        return str(self.year)
+
+    @property
+    def surface(self) -> str:
+        """The date as the passage writes it."""
+        return self.written(self.style)
+
+    @property
+    def preposition(self) -> str:
+        return "in" if self.style is DateStyle.YEAR else "on"
+
+    @property
+    def aliases(self) -> list[str]:
+        """Other ways of writing all that the surface tells."""
+        if self.style is DateStyle.YEAR:
+            return []
+        styles = (DateStyle.DAY_FIRST, DateStyle.MONTH_FIRST)
+        return [self.written(style) for style in styles if style is not self.style]
+
+
+def random_date(rng: Random, first_year: int, last_year: int, year_only: float) -> CalendarDate:
+    """A date in a random style; `year_only` is the probability that only the year is told."""
+    year, month = rng.randint(first_year, last_year), rng.randint(1, 12)
+    day = rng.randint(1, calendar.monthrange(year, month)[1])
+    if rng.random() < year_only:
+        style = DateStyle.YEAR
+    else:
+        style = rng.choice((DateStyle.DAY_FIRST, DateStyle.MONTH_FIRST))
+    return CalendarDate(year, month, day, style)
+
+
+def earlier(left: CalendarDate, right: CalendarDate) -> bool | None:
+    """Whether `left` is before `right`; None where the surfaces do not settle it."""
+    if left.year != right.year:
+        return left.year < right.year
+    if DateStyle.YEAR in (left.style, right.style):
+        return None
+    if (left.month, left.day) == (right.month, right.day):
+        return None
+    return (left.month, left.day) < (right.month, right.day)

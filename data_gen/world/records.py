@@ -1,0 +1,108 @@
+"""Questions and passages in the form of the data contracts."""
+
+from __future__ import annotations
+
+from random import Random
+
+from data_gen.world.drafts import Draft, Library
+from data_gen.world.passages import Passage
+from data_gen.world.schema import Entity, Fact, Kind, World
+from models.formats.prompts import passage_text
+from models.formats.records import (
+    DecompositionStep,
+    PassageRecord,
+    QuestionRecord,
+    TriplesSample,
+)
+from models.formats.triples import Triple
+
+CONTEXT_PASSAGES = 8
+
+
+def triple_of(world: World, fact: Fact) -> Triple:
+    """A fact as a triple, its subject by full name and its object as the passage writes it."""
+    return Triple(world.entities[fact.subject].name, fact.predicate, fact.surface)
+
+
+def passage_record(passage: Passage) -> PassageRecord:
+    """A passage of the corpus, titled by its entity."""
+    return PassageRecord(passage.id, passage.entity.name, passage.text)
+
+
+def triples_sample(world: World, passage: Passage) -> TriplesSample:
+    """A passage with its gold triples in the order in which it tells them."""
+    triples = [triple_of(world, fact) for fact, _ in passage.told]
+    return TriplesSample(passage.id, passage_text(passage.entity.name, passage.text), triples)
+
+
+class QuestionWriter:
+    """Puts drafts into records, with a context of supporting and distracting passages."""
+
+    def __init__(self, library: Library, seed: int) -> None:
+        self._library = library
+        self._rng = Random(f"trivium-world/{seed}/contexts")
+        self._seed = seed
+        self._namesakes: dict[str, list[int]] = {}
+        for person in library.by_kind[Kind.PERSON]:
+            self._namesakes.setdefault(person.name.split()[-1], []).append(person.index)
+
+    def write(self, number: int, draft: Draft) -> QuestionRecord:
+        """The record of the `number`-th question of the data set."""
+        library = self._library
+        places = [library.sentence_of[fact.key] for fact in draft.facts]
+        context = self._context([index for index, _ in places])
+        titles = [library.world.entities[index].name for index in context]
+        steps = [
+            DecompositionStep(question, answer, context.index(place[0]))
+            for question, answer, place in zip(
+                draft.sub_questions, draft.sub_answers, places, strict=True
+            )
+        ]
+        supporting = [(library.world.entities[index].name, line) for index, line in places]
+        return QuestionRecord(
+            id=f"world{self._seed}-q{number:06d}",
+            question=draft.question,
+            answer=draft.answer,
+            answer_aliases=list(draft.aliases),
+            type=draft.type,
+            context=[
+                (title, list(library.passages[index].sentences))
+                for title, index in zip(titles, context, strict=True)
+            ],
+            supporting_facts=list(dict.fromkeys(supporting)),
+            evidences=[triple_of(library.world, fact) for fact in draft.facts],
+            question_decomposition=steps,
+        )
+
+    def _context(self, supporting: list[int]) -> list[int]:
+        """Indices of the supporting passages and of distractors, shuffled."""
+        chosen = dict.fromkeys(supporting)
+        near = [index for one in supporting for index in self._near(one)]
+        self._rng.shuffle(near)
+        # Half of the distractors are close to the question, the others of the same kinds.
+        room = (CONTEXT_PASSAGES - len(chosen) + 1) // 2
+        fresh = [index for index in dict.fromkeys(near) if index not in chosen]
+        chosen.update(dict.fromkeys(fresh[:room]))
+        while len(chosen) < CONTEXT_PASSAGES:
+            chosen[self._other(supporting)] = None
+        context = list(chosen)
+        self._rng.shuffle(context)
+        return context
+
+    def _near(self, index: int) -> list[int]:
+        """Entities that the passage mentions, and people of the same surname."""
+        entity = self._library.world.entities[index]
+        mentioned = [fact.object for fact in self._library.world.facts[index].values()]
+        near = [other for other in mentioned if other is not None]
+        if entity.kind is Kind.PERSON:
+            namesakes = self._namesakes[entity.name.split()[-1]]
+            near += self._rng.sample(namesakes, min(2, len(namesakes)))
+        return near
+
+    def _other(self, supporting: list[int]) -> int:
+        entities = self._library.world.entities
+        if not supporting or self._rng.random() < 0.2:
+            return self._rng.choice(entities).index
+        kind = entities[self._rng.choice(supporting)].kind
+        pool: list[Entity] = self._library.by_kind[kind]
+        return self._rng.choice(pool).index
