@@ -1,0 +1,103 @@
+"""Passages with the annotated facts that they state, collected over all questions of a source."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from data_gen.entity_text import mentions
+from data_gen.passage_triples import canonical_triples, complete_with_weak, passage_key
+from data_gen.solving_steps import SolvingStep, solving_steps
+from data_gen.splits import hash_fraction
+from data_gen.subqueries import fill_hops, split_relation
+from data_gen.weak_triples import weak_triples
+from models.formats.prompts import passage_text
+from models.formats.records import PassageRecord, QuestionRecord, TriplesSample
+from models.formats.triples import Triple
+
+Aligned = dict[str, tuple[PassageRecord, list[Triple]]]
+
+
+def stated_by(passage: PassageRecord, fact: Triple) -> bool:
+    """Whether the fact's object is a substring of the text and its subject is mentioned."""
+    subject_there = fact.subject == passage.title or mentions(
+        f"{passage.title} {passage.text}", fact.subject
+    )
+    return bool(fact.object) and fact.object in passage.text and subject_there
+
+
+def collect_aligned(
+    records: Iterable[QuestionRecord], corpus: Mapping[str, PassageRecord]
+) -> Aligned:
+    """Passages by content key, each with its stated facts over all records, in a stable order.
+
+    Of decompositions only the steps `entity >> relation` give facts; a question in words has no
+    relation to name.
+    """
+    aligned: Aligned = {}
+    for record in records:
+        for step in _fact_steps(record, corpus):
+            passage = step.passage
+            if passage is None or not stated_by(passage, step.fact):
+                continue
+            key = passage_key(passage.title, passage.text)
+            facts = aligned.setdefault(key, (passage, []))[1]
+            if step.fact not in facts:
+                facts.append(step.fact)
+    return aligned
+
+
+def _fact_steps(
+    record: QuestionRecord, corpus: Mapping[str, PassageRecord]
+) -> list[SolvingStep]:
+    steps = solving_steps(record, corpus)
+    if record.evidences:
+        return steps
+    answers = [step.answer for step in record.question_decomposition]
+    relations = {
+        pair
+        for step in record.question_decomposition
+        if (pair := split_relation(fill_hops(step.question, answers)))
+    }
+    return [step for step in steps if (step.fact.subject, step.fact.predicate) in relations]
+
+
+def supporting_titles(records: Iterable[QuestionRecord]) -> set[str]:
+    """Titles of the passages that support the records' answers."""
+    titles: set[str] = set()
+    for record in records:
+        titles.update(title for title, _ in record.supporting_facts)
+        indices = [step.paragraph_support_idx for step in record.question_decomposition]
+        titles.update(record.context[i][0] for i in indices if i is not None)
+    return titles
+
+
+def sample_id(source: str, passage: PassageRecord) -> str:
+    """An id that depends on the passage's title alone, so that its copies share a split."""
+    return f"{source}/{hashlib.sha256(passage.title.encode()).hexdigest()[:16]}"
+
+
+def aligned_samples(source: str, aligned: Aligned) -> list[TriplesSample]:
+    """One sample a passage: annotated facts, completed with weak labels."""
+    samples = []
+    for passage, facts in aligned.values():
+        triples = complete_with_weak(passage.title, passage.text, facts)
+        text = passage_text(passage.title, passage.text)
+        samples.append(TriplesSample(sample_id(source, passage), text, triples))
+    return samples
+
+
+def weak_only_samples(
+    source: str, passages: Iterable[PassageRecord], limit: int, seed: int
+) -> list[TriplesSample]:
+    """At most `limit` samples of passages without annotation; one weak triple is not enough."""
+    ordered = sorted(passages, key=lambda p: hash_fraction(f"weak/{p.title}", seed))
+    samples: list[TriplesSample] = []
+    for passage in ordered:
+        if len(samples) >= limit:
+            break
+        triples = weak_triples(passage.title, passage.text)
+        if len(triples) >= 2:
+            text = passage_text(passage.title, passage.text)
+            chosen = canonical_triples(passage.text, triples)
+            samples.append(TriplesSample(sample_id(f"{source}/weak", passage), text, chosen))
+    return samples

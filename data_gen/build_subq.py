@@ -1,0 +1,291 @@
+"""Build planner and answerer samples from annotated multi-hop questions (RAS Algorithm 1).
+
+    data_gen/build_subq.py --source 2wikimultihopqa=train.jsonl \\
+        --corpus 2wikimultihopqa=corpus.jsonl --no-retrieval arc_challenge.jsonl --out DIR
+
+Writes DIR/{train,dev,test}.jsonl (RasSample), card.json and card.md. Several --source options
+may share a NAME; a corpus serves every source of its NAME."""
+
+import argparse
+import logging
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from data_gen.card import CountTokens, ras_figures, token_counter, write_card
+from data_gen.labels import CheckedSamples, check_labels
+from data_gen.passage_triples import PassageTriples
+from data_gen.sampling import PlanSampling, choose_plan_samples
+from data_gen.source_args import (
+    NamedPath,
+    SkippedRecords,
+    add_common_options,
+    named_path,
+    source_entry,
+)
+from data_gen.sources.open_source import read_questions
+from data_gen.splits import SPLITS, hash_fraction, split_of
+from data_gen.subq_sources import load_corpus, prepare_questions, world_triples
+from data_gen.trajectories import OracleOptions, no_retrieval_samples, trajectory_samples
+from evaluation.report import emit_json, print_table
+from models.atomic import atomic_directory
+from models.formats.prompts import with_task_instruction
+from models.formats.records import PassageRecord, QuestionRecord, RasSample, write_records
+
+_SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--source", type=named_path(_SOURCES), action="append", default=[], metavar="NAME=PATH",
+        help=f"questions, several times; NAME: {', '.join(_SOURCES)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--corpus", type=named_path(_SOURCES), action="append", default=[], metavar="NAME=PATH",
+        help="passages to retrieve from (each record's own context; a world's own corpus)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--triples", type=Path, metavar="FILE",
+        help="triples that a text-to-triples model read (annotation and weak labels)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-retrieval", type=Path, action="append", default=[], metavar="PATH",
+        help="questions that need no retrieval; with choices: ARC's task instruction is put first",
+    )  # fmt: skip
+    parser.add_argument(
+        "--exclude", type=Path, action="append", default=[], metavar="PATH",
+        help="test questions (contract form) that are left out, by id and by wording",
+    )  # fmt: skip
+    parser.add_argument("--top-k", type=int, default=3, help="passages a query (3)")
+    parser.add_argument("--max-triples", type=int, default=10, help="triples a step (10)")
+    parser.add_argument(
+        "--gold-rate", type=float, default=0.9,
+        help="how often a step's own passage is put in where retrieval missed it (0.9)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--plan-samples-per-question", type=float, metavar="X",
+        help="states with a history kept a question, on average (all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--first-plan-fraction", type=float, default=1.0,
+        help="share of questions whose empty-history state is kept (1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--skip-contradictions", action="store_true",
+        help="drop and count samples whose prompt came before with another label",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=int, help="at most N questions of each file, chosen by a hash of their ids"
+    )
+    parser.add_argument(
+        "--cap", action="append", default=[], metavar="PATH=N",
+        help="at most N questions of that file, chosen by a hash of their ids",
+    )  # fmt: skip
+    add_common_options(parser)
+    options = parser.parse_args(arguments)
+    if not options.source and not options.no_retrieval:
+        parser.error("give at least one --source or --no-retrieval")
+    if options.top_k < 1 or options.max_triples < 1:
+        parser.error("--top-k and --max-triples must be at least 1")
+    return options
+
+
+class SubqBuild:
+    """Makes the samples of all sources and counts what happened on the way."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.skipped = SkippedRecords(options.skip_bad)
+        self.counts: Counter[str] = Counter()
+        self.sources: list[dict[str, object]] = []
+        self.triples = PassageTriples(options.triples)
+        self.oracle = OracleOptions(
+            options.top_k, options.max_triples, options.gold_rate, options.seed
+        )
+        self.caps = {path: int(n) for path, _, n in (cap.rpartition("=") for cap in options.cap)}
+        self.taken: set[str] = set()
+        self.excluded = self._excluded()
+
+    def samples(self) -> list[RasSample]:
+        """Every state's sample of every question, before any sampling."""
+        by_name: dict[str, list[NamedPath]] = defaultdict(list)
+        for source in self.options.source:
+            by_name[source.name].append(source)
+        made = [s for name, sources in by_name.items() for s in self._named(name, sources)]
+        for path in self.options.no_retrieval:
+            made.extend(self._without_retrieval(path))
+        return made
+
+    def _named(self, name: str, sources: list[NamedPath]) -> list[RasSample]:
+        records = [record for source in sources for record in self._read(source)]
+        prepared = prepare_questions(
+            records, self._corpus(name, sources), self.triples, self.options.top_k
+        )
+        samples: list[RasSample] = []
+        for question in tqdm(prepared, desc=name, unit="question"):
+            own = trajectory_samples(
+                question.record, question.steps, question.retrieved, self.triples.of, self.oracle
+            )
+            self._count(question.record, own, len(question.steps))
+            samples.extend(own)
+        return samples
+
+    def _count(self, record: QuestionRecord, samples: list[RasSample], steps: int) -> None:
+        self.counts["questions"] += 1
+        rounds = len(samples[-1].history)
+        self.counts["steps that retrieval for the question answered or that were missed"] += max(
+            0, steps - max(rounds - 1, 0)
+        )
+
+    def _read(self, source: NamedPath) -> list[QuestionRecord]:
+        on_error = self.skipped.handler(source.name)
+        read = tqdm(read_questions(source.name, source.path, on_error), desc=source.path)
+        records = [record for record in read if self._is_new(record)]
+        limit = self.caps.get(source.path, self.options.limit)
+        if limit is not None:
+            records.sort(key=lambda r: hash_fraction(f"cap/{r.id}", self.options.seed))
+            records = records[:limit]
+        self.taken.update(record.id for record in records)
+        self.sources.append(source_entry(source, len(records)))
+        return records
+
+    def _is_new(self, record: QuestionRecord) -> bool:
+        if record.id in self.taken:
+            self.counts["left out: same id again"] += 1
+            return False
+        if record.id in self.excluded or _wording(record) in self.excluded:
+            self.counts["left out: a test question"] += 1
+            return False
+        return True
+
+    def _excluded(self) -> set[str]:
+        excluded: set[str] = set()
+        for path in self.options.exclude:
+            for record in read_questions("contract", path, lambda error: None):
+                excluded |= {record.id, _wording(record)}
+        return excluded
+
+    def _corpus(self, name: str, sources: list[NamedPath]) -> list[PassageRecord] | None:
+        paths = [Path(corpus.path) for corpus in self.options.corpus if corpus.name == name]
+        folders = [Path(s.path) for s in sources if name == "world" and Path(s.path).is_dir()]
+        paths += [folder / "corpus.jsonl" for folder in folders if not paths]
+        corpus = [passage for path in paths for passage in load_corpus(path)]
+        for folder in folders:
+            world_triples(folder, corpus, self.triples)
+        return corpus or None
+
+    def _without_retrieval(self, path: Path) -> list[RasSample]:
+        records = self._read(NamedPath("contract", str(path)))
+        samples: list[RasSample] = []
+        for record in records:
+            self.counts["questions"] += 1
+            choices = "\nA: " in record.question
+            question = with_task_instruction(record.question, "arc_challenge" if choices else "")
+            samples.extend(no_retrieval_samples(record, question))
+        return samples
+
+
+def _wording(record: QuestionRecord) -> str:
+    return " ".join(record.question.casefold().split())
+
+
+def write_splits(
+    folder: Path, samples: list[RasSample], options: argparse.Namespace
+) -> dict[str, int]:
+    """Write train, dev and test files; all samples of a question go to one of them."""
+    counts = {}
+    for split in SPLITS:
+        chosen = [
+            s for s in samples if split_of(s.question_id, options.seed, options.fractions) == split
+        ]
+        chosen.sort(key=lambda s: hash_fraction(f"order/{s.id}", options.seed))
+        counts[split] = write_records(folder / f"{split}.jsonl", chosen)
+    return counts
+
+
+def make_card(
+    build: SubqBuild,
+    checked: CheckedSamples,
+    counts: dict[str, int],
+    count_tokens: CountTokens,
+    unit: str,
+) -> dict[str, Any]:
+    """The card of a build: the figures of RAS Table 4 and where they come from."""
+    options = build.options
+    figures = ras_figures(checked.samples, count_tokens)
+    return {
+        "title": "Planner and answerer samples",
+        "splits": counts,
+        "counted_in": unit,
+        "planning": figures["plan"],
+        "answering": figures["answer"],
+        "counts": {
+            **build.counts,
+            "prompts that came again": checked.repeats,
+            "contradictory samples dropped": checked.contradictions,
+        },
+        "triples_of_passages": build.triples.counts,
+        "skipped_records": dict(build.skipped.counts),
+        "skipped_examples": build.skipped.examples,
+        "options": {
+            "seed": options.seed,
+            "fractions": list(options.fractions),
+            "top_k": options.top_k,
+            "max_triples": options.max_triples,
+            "gold_rate": options.gold_rate,
+            "plan_samples_per_question": options.plan_samples_per_question,
+            "first_plan_fraction": options.first_plan_fraction,
+            "extracted_triples": options.triples.name if options.triples else None,
+        },
+        "sources": build.sources,
+        "samples_to_read": [sample.to_json() for sample in _examples(checked.samples)],
+    }
+
+
+def _examples(samples: list[RasSample]) -> list[RasSample]:
+    """Five samples: one of each label kind, the rest answers."""
+    chosen: dict[str, RasSample] = {}
+    for sample in samples:
+        kind = sample.label.split(" ", 1)[0] if sample.task == "plan" else "answer"
+        chosen.setdefault(f"{kind}/{bool(sample.history)}", sample)
+    return list(chosen.values())[:5]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    options = parse_arguments(arguments)
+    logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
+    build = SubqBuild(options)
+    sampling = PlanSampling(
+        options.plan_samples_per_question, options.first_plan_fraction, options.seed
+    )
+    made = build.samples()
+    checked = check_labels(choose_plan_samples(made, sampling), options.skip_contradictions)
+    if not checked.samples:
+        raise SystemExit("no samples: the sources hold no questions")
+    count_tokens, unit = token_counter(options.tokenizer)
+    with atomic_directory(options.out) as folder:
+        counts = write_splits(folder, checked.samples, options)
+        card = make_card(build, checked, counts, count_tokens, unit)
+        write_card(folder, card)
+    rows: list[list[Any]] = [["split", name, count] for name, count in counts.items()]
+    rows += [["label", label, count] for label, count in card["planning"].get("labels", {}).items()]
+    rows += [["count", name, count] for name, count in card["counts"].items()]
+    print_table("Planner and answerer samples", ["kind", "what", "number"], rows)
+    if options.json:
+        keys = ("splits", "planning", "answering", "counts")
+        emit_json({"out": str(options.out), **{key: card[key] for key in keys}})
+
+
+if __name__ == "__main__":
+    main()

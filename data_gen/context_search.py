@@ -1,0 +1,37 @@
+"""BM25 over a corpus or over one record's own paragraphs, for simulating retrieval."""
+
+from collections.abc import Sequence
+
+import bm25s
+
+from models.formats.prompts import passage_text
+from models.formats.records import PassageRecord
+
+
+class PassageSearch:
+    """An in-memory BM25 index over the titles and texts of passages."""
+
+    def __init__(self, passages: Sequence[PassageRecord]) -> None:
+        if not passages:
+            raise ValueError("no passages to search: the corpus is empty")
+        self.passages = list(passages)
+        texts = [passage_text(passage.title, passage.text) for passage in self.passages]
+        self._index = bm25s.BM25()
+        self._index.index(_tokens(texts), show_progress=False)
+
+    def search(self, queries: Sequence[str], top_k: int) -> list[list[PassageRecord]]:
+        """The `top_k` best passages of each query, best first; those without a shared word drop."""
+        if not queries:
+            return []
+        count = min(top_k, len(self.passages))
+        found, scores = self._index.retrieve(_tokens(queries), k=count, show_progress=False)
+        return [
+            [self.passages[int(i)] for i, score in zip(row, row_scores, strict=True) if score > 0]
+            for row, row_scores in zip(found, scores, strict=True)
+        ]
+
+
+def _tokens(texts: Sequence[str]) -> list[list[str]]:
+    # Strings and not ids, so that corpus and queries need no common vocabulary.
+    tokens = bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)
+    return [words or ["<none>"] for words in tokens]

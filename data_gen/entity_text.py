@@ -1,0 +1,76 @@
+"""When two written forms mean the same entity: keys for comparing names and values."""
+
+import re
+
+from models.formats.triples import Triple
+
+_BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
+_NOT_WORD = re.compile(r"[\W_]+")
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+# Names that different sources give the same relation; each line is one relation.
+_SAME_RELATION = [
+    {"date of birth", "birth date", "birthdate", "born", "birth"},
+    {"date of death", "death date", "died", "death"},
+    {"place of birth", "birth place", "birthplace", "born in", "born"},
+    {"place of death", "death place", "died in", "died"},
+    {"country of citizenship", "nationality", "citizenship", "country"},
+    {"country of origin", "country", "origin", "nationality"},
+    {"publication date", "release date", "released", "year", "release year"},
+    {"director", "directed by"},
+    {"performer", "performed by", "artist", "singer", "recorded by"},
+    {"composer", "composed by", "music by", "written by"},
+    {"spouse", "married", "married to", "wife", "husband", "consort"},
+    {"father", "parent", "son of", "daughter of", "child of"},
+    {"mother", "parent", "son of", "daughter of", "child of"},
+    {"educated at", "alma mater", "education", "studied at", "graduated from"},
+    {"founded by", "founder"},
+    {"inception", "founded", "established", "founding date"},
+    {"publisher", "published by"},
+    {"place of burial", "buried in", "burial place", "resting place"},
+]
+
+
+def entity_key(text: str) -> str:
+    """A key under which written forms of one name agree: no case, punctuation or disambiguation."""
+    plain = _BRACKETS.sub("", text) or text
+    words = _NOT_WORD.sub(" ", plain.casefold())
+    return " ".join(_ARTICLES.sub(" ", words).split()) or text.casefold().strip()
+
+
+def relation_key(text: str) -> str:
+    """A predicate in lower case with words apart: `birthDate` and `birth_date` are one."""
+    return " ".join(_NOT_WORD.sub(" ", _CAMEL.sub(" ", text)).casefold().split())
+
+
+def compatible_relations(first: str, second: str) -> bool:
+    """Whether two predicates may mean one relation: equal, a shared word, or known names of it."""
+    a, b = relation_key(first), relation_key(second)
+    if a == b or any(a in names and b in names for names in _SAME_RELATION):
+        return True
+    small = {"of", "in", "at", "by", "the", "is", "was", "date", "place", "country"}
+    return bool((set(a.split()) & set(b.split())) - small)
+
+
+def same_fact(first: Triple, second: Triple) -> bool:
+    """Same subject and object up to writing, and predicates that may mean one relation."""
+    return (
+        entity_key(first.subject) == entity_key(second.subject)
+        and entity_key(first.object) == entity_key(second.object)
+        and compatible_relations(first.predicate, second.predicate)
+    )
+
+
+def mentions(text: str, entity: str) -> bool:
+    """Whether the words of `entity` stand together in `text`, whatever the case."""
+    key = entity_key(entity)
+    return bool(key) and f" {key} " in f" {' '.join(_NOT_WORD.sub(' ', text.casefold()).split())} " or (
+        f" {key} " in f" {entity_key(text)} "
+    )
+
+
+def written_as(text: str, entity: str) -> str | None:
+    """The form in which `text` writes `entity`, letter case aside; None where it does not."""
+    match = re.search(rf"(?<!\w){re.escape(entity)}(?!\w)", text, re.IGNORECASE)
+    return match[0] if match else None

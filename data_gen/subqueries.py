@@ -1,0 +1,116 @@
+"""Sub-questions in words: from a relation and its subject, or from a source's decomposition."""
+
+import re
+from collections.abc import Sequence
+
+from models.formats.triples import Triple
+
+_TEMPLATES = {
+    "director": "Who directed {s}?",
+    "date of birth": "When was {s} born?",
+    "date of death": "When did {s} die?",
+    "place of birth": "Where was {s} born?",
+    "place of death": "Where did {s} die?",
+    "father": "Who is the father of {s}?",
+    "mother": "Who is the mother of {s}?",
+    "spouse": "Who is the spouse of {s}?",
+    "child": "Who is a child of {s}?",
+    "sibling": "Who is a sibling of {s}?",
+    "country of citizenship": "What is the country of citizenship of {s}?",
+    "country of origin": "What is the country of origin of {s}?",
+    "country": "Which country is {s} in?",
+    "publication date": "When was {s} released?",
+    "performer": "Who is the performer of {s}?",
+    "composer": "Who composed {s}?",
+    "educated at": "Where was {s} educated?",
+    "employer": "Who is the employer of {s}?",
+    "place of burial": "Where is {s} buried?",
+    "place of detention": "Where was {s} detained?",
+    "inception": "When was {s} founded?",
+    "award received": "Which award did {s} receive?",
+    "cause of death": "What was the cause of death of {s}?",
+    "founded by": "Who founded {s}?",
+    "publisher": "Who published {s}?",
+    "producer": "Who produced {s}?",
+    "creator": "Who created {s}?",
+    "presenter": "Who presents {s}?",
+    "student of": "Who taught {s}?",
+    "author": "Who is the author of {s}?",
+    "occupation": "What is the occupation of {s}?",
+    "member of sports team": "Which sports team is {s} a member of?",
+    "located in the administrative territorial entity": (
+        "In which administrative territorial entity is {s} located?"
+    ),
+    "headquarters location": "Where is the headquarters of {s}?",
+    "owned by": "Who owns {s}?",
+    "part of": "What is {s} part of?",
+    "instance of": "What is {s} an instance of?",
+    "manufacturer": "Who is the manufacturer of {s}?",
+    "place of publication": "Where was {s} published?",
+    "participant in": "What did {s} participate in?",
+    "notable work": "What is a notable work of {s}?",
+}
+_HOP = re.compile(r"#(\d+)")
+_WH_WORD = re.compile(
+    r"^(?:(?:in|on|at|of|from|to|for|by) )?(?:who|what|when|where|which|whose|whom|how)\b\s*",
+    re.IGNORECASE,
+)
+_WHO_VERB = re.compile(r"^who\s+(?P<verb>[a-z]+)\s+(?P<rest>.+)$", re.IGNORECASE)
+_NOT_A_VERB = frozenset(
+    "is was are were did does do has had have can could will would should may might be the in on "
+    "of all else also".split()
+)
+
+
+def relation_question(relation: str, subject: str) -> str:
+    """The question that asks for the object of (subject, relation, ?)."""
+    template = _TEMPLATES.get(relation, "What is the {p} of {s}?")
+    return template.format(s=subject, p=relation)
+
+
+def hop_references(question: str) -> list[int]:
+    """Positions, from 0, of the earlier steps that a decomposition step names as #1, #2."""
+    return [int(number) - 1 for number in _HOP.findall(question)]
+
+
+def fill_hops(question: str, answers: Sequence[str]) -> str:
+    """Replace #1, #2 by the earlier steps' answers; a reference past the end stays."""
+
+    def answer(match: re.Match[str]) -> str:
+        index = int(match[1]) - 1
+        return answers[index] if 0 <= index < len(answers) else match[0]
+
+    return " ".join(_HOP.sub(answer, question).split())
+
+
+def split_relation(question: str) -> tuple[str, str] | None:
+    """(entity, relation) of MuSiQue's `entity >> relation`, or None for a natural question."""
+    entity, separator, relation = question.rpartition(">>")
+    if not separator or not entity.strip() or not relation.strip():
+        return None
+    return entity.strip(), relation.strip()
+
+
+def natural_question(question: str) -> str:
+    """A filled decomposition step as a question with a capital and a question mark."""
+    pair = split_relation(question)
+    if pair is not None:
+        return relation_question(pair[1], pair[0])
+    words = re.sub(r"\s+([?.,!])", r"\1", question.strip()).rstrip("?. ")
+    return f"{words[:1].upper()}{words[1:]}?"
+
+
+def step_triple(question: str, answer: str, title: str) -> Triple:
+    """The triple that a filled decomposition step states.
+
+    `entity >> relation` gives (entity, relation, answer); "Who issued the manifesto?" gives
+    (answer, issued, the manifesto); any other question gives (title, its words, answer).
+    """
+    pair = split_relation(question)
+    if pair is not None:
+        return Triple(pair[0], pair[1], answer)
+    words = " ".join(question.split()).rstrip("?. ")
+    match = _WHO_VERB.match(words)
+    if match and match["verb"].lower() not in _NOT_A_VERB:
+        return Triple(answer, match["verb"].lower(), match["rest"])
+    return Triple(title, _WH_WORD.sub("", words) or words, answer)
