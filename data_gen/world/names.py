@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-ONSETS = ["b", "br", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "kl", "kr", "l", "m", "n", "p", "pr", "r", "s", "sk", "st", "t", "tr", "v", "vr", "z", "zh"]
+ONSETS = [
+    "b", "br", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "kl", "kr", "l", "m", "n", "p",
+    "pr", "r", "s", "sk", "st", "t", "tr", "v", "vr", "z", "zh",
+]
 NUCLEI = ["a", "e", "i", "o", "u", "ae", "ia", "ei", "uo"]
-CODAS = ["", "", "", "", *["l", "n", "r", "s", "sk", "v", "x", "lm", "nd", "rk", "th"]]
+CODAS = ["", "", "", "", "l", "n", "r", "s", "sk", "v", "x", "lm", "nd", "rk", "th"]
 FILM_PATTERNS = (
     "Night over {root}", "The {root} Testament", "Return to {root}", "The Clockmaker of {root}",
     "{root} in Winter", "Seven Doors of {root}", "The Last Train from {root}", "A Season in {root}",

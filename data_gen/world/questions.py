@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -26,6 +27,8 @@ MIXTURE = {
 # Where a kind of question runs dry, these take its place.
 FALLBACKS = ("bridge_2", "bridge_3", "single")
 ATTEMPTS = 200
+# A maker that failed so often is not tried again.
+FAILURES = 3
 
 
 class WorldTooSmallError(ValueError):
@@ -72,11 +75,13 @@ def make_questions(library: Library, count: int, seed: int) -> Iterator[Draft]:
     rng = Random(f"trivium-world/{seed}/questions")
     balance, ledger = Balance(), _Ledger()
     makers = _makers(library, rng, balance)
+    failures: Counter[str] = Counter()
     for number, slot in enumerate(slots(count, rng)):
         for name in dict.fromkeys((slot, *FALLBACKS)):
-            draft = _attempt(makers[name], ledger)
+            draft = _attempt(makers[name], ledger) if failures[name] < FAILURES else None
             if draft is not None:
                 break
+            failures[name] += 1
         else:
             raise WorldTooSmallError(
                 f"a world of {len(library.world.entities)} entities ran out of new questions after "
