@@ -1,0 +1,144 @@
+"""What every engine takes, gives back and promises.
+
+Loops and data generation reach language models through `Engine` alone, so that one loop runs
+on a local model, on a served one or on a remote API without a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+from models.formats.triples import Triple
+
+if TYPE_CHECKING:  # an engine over a remote API needs neither torch nor graphs
+    from models.graph import Subgraph
+
+SubgraphInput: TypeAlias = "Subgraph | tuple[Triple, ...]"
+
+
+class EngineError(RuntimeError):
+    """A request that an engine could not answer; the message says which and why."""
+
+
+class InvalidRequestError(EngineError):
+    """A request that contradicts itself, such as one with two prompts."""
+
+
+class UnsupportedRequestError(EngineError):
+    """A request for something that this engine cannot do, such as graphs over a remote API."""
+
+
+class UnknownAdapterError(EngineError):
+    """A request for an adapter that the engine did not load; the message names those it has."""
+
+
+class PromptTooLongError(EngineError):
+    """A prompt that, with its new tokens, does not fit the model's context."""
+
+
+class GenerationError(EngineError):
+    """The model failed while it ran this request, on its own, outside any batch."""
+
+
+class EngineClosedError(EngineError):
+    """A request that came after, or was waiting at, the engine's close."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen.
+
+    max_new_tokens: most tokens generated (the end-of-sequence token counts as one).
+    temperature: 0.0 is greedy; above it, tokens are drawn from the softmax of logits / temperature.
+    top_p: the smallest set of tokens whose probabilities reach it is drawn from; 1.0 is all.
+    stop: generation ends before the first of these strings, which is not part of the text.
+    seed: with a temperature above 0, the same seed gives the same tokens whatever else is in
+        the batch; None draws a fresh one.
+    logprobs: also return the natural log-probability of each generated token, under the model's
+        own distribution (before temperature and top_p).
+    """
+
+    max_new_tokens: int = 128
+    temperature: float = 0.0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    logprobs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise InvalidRequestError(f"max_new_tokens is {self.max_new_tokens}; at least 1")
+        if self.temperature < 0 or not 0 < self.top_p <= 1:
+            raise InvalidRequestError(
+                f"temperature {self.temperature} and top_p {self.top_p}: "
+                "temperature is 0 or more and top_p in (0, 1]"
+            )
+        if "" in self.stop:
+            raise InvalidRequestError("an empty stop string would stop every text at once")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One generation.
+
+    Exactly one of `prompt` (text, tokenised as in training: BOS, graph placeholder if the
+    adapter has a graph encoder, text), `messages` (chat, through the model's chat template) and
+    `input_ids` (complete ids as the component's processor made them) is set.
+    adapter: name of a loaded component; None is the plain backbone.
+    subgraphs: one per retrieval step, as triples or as ready sub-graphs; None or empty gives the
+        learned token of an empty history. Only for an adapter with a graph encoder.
+    """
+
+    prompt: str | None = None
+    messages: tuple[Mapping[str, str], ...] | None = None
+    input_ids: tuple[int, ...] | None = None
+    adapter: str | None = None
+    subgraphs: tuple[SubgraphInput, ...] | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def __post_init__(self) -> None:
+        given = [
+            name for name in ("prompt", "messages", "input_ids") if getattr(self, name) is not None
+        ]
+        if len(given) != 1:
+            raise InvalidRequestError(
+                "a request needs exactly one of prompt, messages and input_ids; "
+                f"this one has {' and '.join(given) or 'none'}"
+            )
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What came of a request.
+
+    text: without the stop string and special tokens. token_ids: as generated, the
+    end-of-sequence token included; empty from an engine that sends text alone.
+    input_tokens: ids that the model read, the graph token included.
+    finish_reason: "stop" (end of sequence or a stop string) or "length".
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    input_tokens: int
+    output_tokens: int
+    finish_reason: str
+    logprobs: list[float] | None = None
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """A language model behind a queue; safe to call from many coroutines at once."""
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """One completion a request, in the requests' order; raises EngineError."""
+        ...
+
+    async def close(self) -> None:
+        """Stop; requests still waiting end with EngineClosedError. May be called twice."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of `text` without special tokens."""
+        ...

@@ -1,0 +1,110 @@
+"""A key-value cache that is written in place and drops finished rows.
+
+The library's dynamic cache copies all keys and values of all layers for every new token; here a
+token is written into room reserved once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import PretrainedConfig
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+)
+
+from inference.engines.contract import UnsupportedRequestError
+
+
+class ReservedLayer(DynamicLayer):
+    """One layer's keys and values [B, heads, capacity, head size], filled up to `length`."""
+
+    is_croppable = False
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self.length = 0
+        self.key_room: torch.Tensor | None = None
+        self.value_room: torch.Tensor | None = None
+
+    def place(self, row: int, batch_size: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Put prompts' states [b, heads, t, head size] at rows `row`..., ending at `length`."""
+        if self.key_room is None or self.value_room is None:
+            shape = (batch_size, keys.shape[1], self.capacity, keys.shape[3])
+            # Zeros, not garbage: a masked NaN would still spread through the weighted sum.
+            self.key_room = keys.new_zeros(shape)
+            self.value_room = values.new_zeros((*shape[:3], values.shape[3]))
+            self.is_initialized = True
+        start = self.length - keys.shape[2]
+        self.key_room[row : row + len(keys), :, start : self.length] = keys
+        self.value_room[row : row + len(values), :, start : self.length] = values
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append [B, heads, q, head size]; returns views of everything so far."""
+        assert self.key_room is not None and self.value_room is not None
+        end = self.length + key_states.shape[2]
+        self.key_room[:, :, self.length : end] = key_states
+        self.value_room[:, :, self.length : end] = value_states
+        self.length = end
+        return self.key_room[:, :, :end], self.value_room[:, :, :end]
+
+    def keep(self, rows: torch.Tensor, first_column: int) -> None:
+        """Drop all rows but `rows` and the columns before `first_column`."""
+        assert self.key_room is not None and self.value_room is not None
+        self.key_room = self.key_room[rows, :, first_column:]
+        self.value_room = self.value_room[rows, :, first_column:]
+        self.length -= first_column
+        self.capacity -= first_column
+
+    def get_seq_length(self) -> int:
+        """Columns filled."""
+        return self.length
+
+
+class GrowingCache(Cache):
+    """Reserved layers for every layer of a decoder with plain (or sliding-window) attention."""
+
+    def __init__(self, num_layers: int, prompt_length: int, capacity: int) -> None:
+        self.reserved = [ReservedLayer(capacity) for _ in range(num_layers)]
+        super().__init__(layers=list(self.reserved))
+        for layer in self.reserved:
+            layer.length = prompt_length
+
+    def place(self, row: int, batch_size: int, prefilled: DynamicCache) -> None:
+        """Copy a prefilled group of prompts to rows `row` and following, right-aligned."""
+        for layer, source in zip(self.reserved, prefilled.layers, strict=True):
+            assert source.keys is not None and source.values is not None
+            layer.place(row, batch_size, source.keys, source.values)
+
+    def keep(self, rows: torch.Tensor, first_column: int) -> None:
+        """Keep these rows of every layer, without the columns before `first_column`."""
+        for layer in self.reserved:
+            layer.keep(rows, first_column)
+
+
+def prompt_cache() -> DynamicCache:
+    """An empty cache that keeps a whole prompt's states.
+
+    Made without the model's configuration on purpose: sliding layers would drop early columns,
+    while the attention mask already hides what lies outside a window.
+    """
+    return DynamicCache()
+
+
+def require_plain_attention(config: PretrainedConfig) -> int:
+    """Number of decoder layers; raises UnsupportedRequestError for recurrent layers."""
+    layers = DynamicCache(config=config.get_text_config(decoder=True)).layers
+    for layer in layers:
+        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
+            raise UnsupportedRequestError(
+                f"the backbone '{config.model_type}' has a {type(layer).__name__}; this engine "
+                "serves models with attention layers alone"
+            )
+    return int(config.get_text_config(decoder=True).num_hidden_layers)

@@ -1,0 +1,183 @@
+"""Models behind an OpenAI-compatible endpoint: teachers, APIs, `vllm serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import openai
+
+from inference.engines.contract import (
+    Completion,
+    EngineClosedError,
+    EngineError,
+    InvalidRequestError,
+    Request,
+    Sampling,
+    UnsupportedRequestError,
+)
+
+MOST_STOP_STRINGS = 4
+# Without a tokenizer: English text has about four characters a token.
+CHARACTERS_A_TOKEN = 4
+LOCAL_KEY = "none"
+
+
+class OpenAIEngine:
+    """Sends each request on its own and bounds how many are in flight; the server batches.
+
+    A prompt goes to the completions endpoint when `completion` is set, else as one user message
+    to the chat endpoint. Graphs, adapters and ready-made ids are refused: the server has none of
+    this project's components. Retries are the client's.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        completion: bool = False,
+        max_concurrency: int = 32,
+        max_retries: int = 3,
+        timeout: float = 120.0,
+    ) -> None:
+        """Make the client.
+
+        Args:
+            model: the name that the endpoint knows.
+            base_url: its address; None: `OPENAI_BASE_URL`, else OpenAI's own.
+            api_key: None: `OPENAI_API_KEY`. A server of one's own needs none.
+            completion: use the completions endpoint for prompts.
+            max_concurrency: most requests in flight.
+            max_retries, timeout: of one request; timeout in seconds.
+
+        Raises EngineError when there is neither a key nor an address.
+        """
+        base_url = base_url or os.environ.get("OPENAI_BASE_URL")
+        api_key = api_key or os.environ.get("OPENAI_API_KEY")
+        if not api_key and not base_url:
+            raise EngineError(
+                "no key for the API: set OPENAI_API_KEY, or name a server of your own by "
+                "OPENAI_BASE_URL"
+            )
+        self.model = model
+        self.completion = completion
+        self.closed = False
+        self._in_flight = asyncio.Semaphore(max_concurrency)
+        self._client = openai.AsyncOpenAI(
+            api_key=api_key or LOCAL_KEY,
+            base_url=base_url,
+            max_retries=max_retries,
+            timeout=timeout,
+        )
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """One completion a request, in order; raises EngineError with the endpoint's reason."""
+        if self.closed:
+            raise EngineClosedError("the engine is closed")
+        for request in requests:
+            _refuse_unsupported(request)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._settle(request)) for request in requests]
+        results = [task.result() for task in tasks]
+        for result in results:
+            if isinstance(result, EngineError):
+                raise result
+        return [result for result in results if isinstance(result, Completion)]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self.closed = True
+        await self._client.close()
+
+    def count_tokens(self, text: str) -> int:
+        """An estimate, four characters a token: the endpoint's tokenizer is not at hand."""
+        return -(-len(text) // CHARACTERS_A_TOKEN)
+
+    async def _settle(self, request: Request) -> Completion | EngineError:
+        """The outcome as a value, so that one refusal does not cancel the neighbours."""
+        try:
+            async with self._in_flight:
+                if self.completion and request.prompt is not None:
+                    return await self._complete(request)
+                return await self._chat(request)
+        except EngineError as error:
+            return error
+        except openai.OpenAIError as error:
+            reason = f"{type(error).__name__}: {error}"
+            failed = EngineError(f"{self.model} at {self._client.base_url}: {reason}")
+            failed.__cause__ = error
+            return failed
+
+    async def _chat(self, request: Request) -> Completion:
+        messages: Any = [dict(message) for message in request.messages or ()]
+        if request.prompt is not None:
+            messages = [{"role": "user", "content": request.prompt}]
+        options = sampling_options(request.sampling)
+        if request.sampling.logprobs:
+            options["logprobs"] = True
+        response = await self._client.chat.completions.create(
+            model=self.model, messages=messages, **options
+        )
+        choice = _only_choice(response)
+        listed = choice.logprobs.content if choice.logprobs else None
+        logprobs = [token.logprob for token in listed] if listed else None
+        return _completion(choice.message.content or "", choice, response.usage, logprobs)
+
+    async def _complete(self, request: Request) -> Completion:
+        options = sampling_options(request.sampling)
+        if request.sampling.logprobs:
+            options["logprobs"] = 0
+        response = await self._client.completions.create(
+            model=self.model, prompt=request.prompt, **options
+        )
+        choice = _only_choice(response)
+        logprobs = list(choice.logprobs.token_logprobs or []) if choice.logprobs else None
+        return _completion(choice.text, choice, response.usage, logprobs)
+
+
+def sampling_options(sampling: Sampling) -> dict[str, Any]:
+    """The API's names for how tokens are chosen."""
+    options: dict[str, Any] = {
+        "max_tokens": sampling.max_new_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+    }
+    if sampling.stop:
+        options["stop"] = list(sampling.stop)
+    if sampling.seed is not None:
+        options["seed"] = sampling.seed
+    return options
+
+
+def _refuse_unsupported(request: Request) -> None:
+    if request.adapter is not None or request.subgraphs is not None:
+        what = "adapters" if request.adapter is not None else "graph tokens"
+        raise UnsupportedRequestError(
+            f"an API endpoint takes text alone, no {what}; use the transformers engine"
+        )
+    if request.input_ids is not None:
+        raise UnsupportedRequestError(
+            "an API endpoint has its own tokenizer; give prompt or messages, not input_ids"
+        )
+    if len(request.sampling.stop) > MOST_STOP_STRINGS:
+        raise InvalidRequestError(f"an API endpoint takes at most {MOST_STOP_STRINGS} stop strings")
+
+
+def _only_choice(response: Any) -> Any:
+    if not response.choices:
+        raise EngineError("the endpoint answered without a choice")
+    return response.choices[0]
+
+
+def _completion(text: str, choice: Any, usage: Any, logprobs: list[float] | None) -> Completion:
+    return Completion(
+        text=text,
+        token_ids=(),
+        input_tokens=usage.prompt_tokens if usage else 0,
+        output_tokens=usage.completion_tokens if usage else 0,
+        finish_reason="length" if choice.finish_reason == "length" else "stop",
+        logprobs=logprobs,
+    )

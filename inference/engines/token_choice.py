@@ -1,0 +1,110 @@
+"""How a row of a batch picks its next token and knows that it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from inference.engines.contract import Sampling
+
+# A character takes up to four byte-level tokens; a few more for tokens that decode to nothing.
+TOKENS_A_CHARACTER = 4
+SPARE_TOKENS = 8
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A row's outcome: ids with the end-of-sequence token, where there was one."""
+
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: str
+    logprobs: list[float] | None
+
+
+@dataclass(eq=False)
+class RowState:
+    """One request while it is being decoded."""
+
+    sampling: Sampling
+    tokenizer: PreTrainedTokenizerBase
+    end_ids: frozenset[int]
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish_reason: str | None = None
+    generator: torch.Generator | None = None
+
+    def __post_init__(self) -> None:
+        if self.sampling.temperature > 0:
+            # On the CPU, so that a seed means the same tokens on every device.
+            self.generator = torch.Generator()
+            if self.sampling.seed is None:
+                self.generator.seed()
+            else:
+                self.generator.manual_seed(self.sampling.seed)
+
+    def draw(self, logits: torch.Tensor) -> int:
+        """Draw a token from `logits` [vocabulary] under temperature and top_p."""
+        probabilities = torch.softmax(logits.float().cpu() / self.sampling.temperature, dim=-1)
+        ordered, ids = probabilities.sort(descending=True, stable=True)
+        before = ordered.cumsum(dim=-1) - ordered
+        ordered = ordered.masked_fill(before >= self.sampling.top_p, 0.0)
+        return int(ids[torch.multinomial(ordered, 1, generator=self.generator)])
+
+    def accept(self, token_id: int, logprob: float | None) -> None:
+        """Append a token and decide whether the row ends with it."""
+        self.token_ids.append(token_id)
+        if logprob is not None:
+            self.logprobs.append(logprob)
+        if token_id in self.end_ids or self._at_stop_string():
+            self.finish_reason = "stop"
+        elif len(self.token_ids) >= self.sampling.max_new_tokens:
+            self.finish_reason = "length"
+
+    def _at_stop_string(self) -> bool:
+        if not self.sampling.stop:
+            return False
+        longest = max(map(len, self.sampling.stop))
+        tail = self.token_ids[-(TOKENS_A_CHARACTER * longest + SPARE_TOKENS) :]
+        text = self._decode(tail)
+        return any(stop in text for stop in self.sampling.stop)
+
+    def _decode(self, token_ids: list[int]) -> str:
+        return str(
+            self.tokenizer.decode(
+                token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+        )
+
+    def result(self) -> Generated:
+        """The finished row, its text cut before the first stop string."""
+        text = self._decode(self.token_ids)
+        ends = [text.find(stop) for stop in self.sampling.stop if stop in text]
+        return Generated(
+            tuple(self.token_ids),
+            text[: min(ends)] if ends else text,
+            self.finish_reason or "length",
+            self.logprobs if self.sampling.logprobs else None,
+        )
+
+
+def choose_tokens(logits_BV: torch.Tensor, rows: list[RowState]) -> torch.Tensor:
+    """Pick a token for each unfinished row and record it; returns the ids [B].
+
+    logits_BV: one line a row, the finished rows' lines included (their token is not recorded).
+    """
+    chosen = logits_BV.argmax(dim=-1)
+    for place, row in enumerate(rows):
+        if row.finish_reason is None and row.generator is not None:
+            chosen[place] = row.draw(logits_BV[place])
+    logprobs: list[float] | None = None
+    if any(row.sampling.logprobs for row in rows):
+        scores = logits_BV.float().log_softmax(dim=-1)
+        logprobs = scores.gather(1, chosen[:, None])[:, 0].tolist()
+    for place, (row, token_id) in enumerate(zip(rows, chosen.tolist(), strict=True)):
+        if row.finish_reason is None:
+            wanted = logprobs is not None and row.sampling.logprobs
+            row.accept(token_id, logprobs[place] if logprobs and wanted else None)
+    return chosen

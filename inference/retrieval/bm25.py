@@ -1,0 +1,99 @@
+"""Word-based retrieval with bm25s (Lù 2024), English stemming and stop words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import Stemmer
+
+from inference.retrieval.passages import (
+    Hit,
+    Passage,
+    check_meta,
+    clean_queries,
+    corpus_fingerprint,
+    require_passages,
+    top_hits,
+    write_meta,
+)
+from models.atomic import atomic_directory
+
+
+def tokenize(texts: Sequence[str], progress: bool = False) -> list[list[str]]:
+    """Lower-case words of two letters or more, without stop words, stemmed."""
+    # A stemmer holds state and searches may run in threads: one a call.
+    tokens = bm25s.tokenize(
+        list(texts),
+        stopwords="en",
+        stemmer=Stemmer.Stemmer("english"),
+        return_ids=False,
+        show_progress=progress,
+    )
+    return list(tokens)
+
+
+def indexed_text(passage: Passage, title_weight: int) -> str:
+    """What is indexed: the title `title_weight` times, then the text."""
+    return " ".join([passage.title] * title_weight + [passage.text])
+
+
+class Bm25Retriever:
+    """BM25 (Lucene's variant, k1 1.5, b 0.75) over titles and texts."""
+
+    def __init__(
+        self,
+        passages: Sequence[Passage],
+        title_weight: int = 1,
+        progress: bool = False,
+        index: bm25s.BM25 | None = None,
+    ) -> None:
+        """Index `passages`; `index` is a loaded one, see `load`.
+
+        title_weight: how often the title counts; 2 favours passages about the query's entity.
+        """
+        self.passages = require_passages(passages)
+        self.title_weight = title_weight
+        if index is None:
+            texts = [indexed_text(passage, title_weight) for passage in self.passages]
+            index = bm25s.BM25()
+            index.index(tokenize(texts, progress), show_progress=progress)
+        self.index = index
+
+    def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
+        """Best passages a query; one that shares no word with the query is no hit."""
+        tokens = tokenize(clean_queries(queries)) if queries else []
+        return [self._search_one(words, top_k) for words in tokens]
+
+    def _search_one(self, words: list[str], top_k: int) -> list[Hit]:
+        known = [word for word in words if word in self.index.vocab_dict]
+        if not known:
+            return []
+        scores = np.asarray(self.index.get_scores(known))
+        return [hit for hit in top_hits(self.passages, scores, top_k) if hit.score > 0]
+
+    def _meta(self) -> dict[str, object]:
+        return {
+            "kind": "bm25",
+            "corpus_sha256": corpus_fingerprint(self.passages),
+            "title_weight": self.title_weight,
+        }
+
+    def save(self, folder: str | Path) -> None:
+        """Write the index and what it was built from, whole or not at all."""
+        with atomic_directory(folder) as target:
+            self.index.save(target, show_progress=False)
+            write_meta(target, self._meta())
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, passages: Sequence[Passage], title_weight: int = 1
+    ) -> Bm25Retriever:
+        """Load what `save` wrote; raises IndexMismatchError when the corpus is another."""
+        empty = cls.__new__(cls)
+        empty.passages, empty.title_weight = require_passages(passages), title_weight
+        check_meta(Path(folder), empty._meta())
+        index = bm25s.BM25.load(folder, load_corpus=False, mmap=True)
+        return cls(passages, title_weight, index=index)

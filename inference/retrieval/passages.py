@@ -1,0 +1,116 @@
+"""The corpus, and what every retriever takes and gives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from models.atomic import atomic_write
+from models.formats.plan import strip_tags
+from models.formats.records import PassageRecord, read_records
+
+Passage = PassageRecord
+META_FILE = "meta.json"
+
+
+class EmptyCorpusError(ValueError):
+    """A corpus without a passage; the message names the file."""
+
+
+class IndexMismatchError(ValueError):
+    """A saved index that belongs to another corpus or encoder; the message names both."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A passage found for a query; scores of one retriever compare, those of two do not."""
+
+    passage: Passage
+    score: float
+
+
+class Retriever(Protocol):
+    """Finds passages for queries."""
+
+    def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
+        """At most `top_k` hits a query, best first; equal scores stand in corpus order."""
+        ...
+
+
+def load_corpus(path: str | Path, progress: bool = False) -> list[Passage]:
+    """Read a corpus in the JSON Lines contract (`id, title, text`).
+
+    Raises RecordError (file, line, field) for a record that breaks it and EmptyCorpusError for
+    a file that holds none.
+    """
+    records = read_records(path, PassageRecord)
+    passages = list(tqdm(records, desc="corpus", unit=" passages", disable=not progress))
+    if not passages:
+        raise EmptyCorpusError(
+            f"{path}: the corpus holds no passage. "
+            "Give a JSON Lines file with one {id, title, text} a line."
+        )
+    return passages
+
+
+def require_passages(passages: Sequence[Passage]) -> list[Passage]:
+    """The passages as a list; raises EmptyCorpusError when there is none to search."""
+    if not passages:
+        raise EmptyCorpusError("the corpus holds no passage; there is nothing to search")
+    return list(passages)
+
+
+def clean_queries(queries: Sequence[str]) -> list[str]:
+    """Queries without plan tags and folded to one line: a retriever never sees `[SUBQ]`."""
+    return [strip_tags(query) for query in queries]
+
+
+def corpus_fingerprint(passages: Iterable[Passage]) -> str:
+    """sha256 over ids, titles and texts in order; it tells one corpus from another."""
+    digest = hashlib.sha256()
+    for passage in passages:
+        digest.update(json.dumps([passage.id, passage.title, passage.text]).encode())
+    return digest.hexdigest()
+
+
+def top_hits(passages: Sequence[Passage], scores: np.ndarray, top_k: int) -> list[Hit]:
+    """The best `top_k` of `scores` [n passages]; ties go to the passage that comes first."""
+    top_k = min(top_k, len(scores))
+    if top_k <= 0:
+        return []
+    threshold = np.partition(scores, len(scores) - top_k)[len(scores) - top_k]
+    candidates = np.flatnonzero(scores >= threshold)
+    order = candidates[np.argsort(-scores[candidates], kind="stable")][:top_k]
+    return [Hit(passages[row], float(scores[row])) for row in order]
+
+
+def write_meta(folder: Path, meta: dict[str, Any]) -> None:
+    """Write what an index was built from, next to it."""
+    with atomic_write(folder / META_FILE) as handle:
+        json.dump(meta, handle, indent=1)
+
+
+def check_meta(folder: Path, expected: dict[str, Any]) -> dict[str, Any]:
+    """Compare an index's meta.json with what is to be searched now, and return it.
+
+    Raises IndexMismatchError naming the folder, the field, both values and the remedy.
+    """
+    path = folder / META_FILE
+    try:
+        meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise IndexMismatchError(f"{path}: not a readable index ({error}). Rebuild it.") from error
+    for field, value in expected.items():
+        if meta.get(field) != value:
+            raise IndexMismatchError(
+                f"{folder}: this index was built with {field} {meta.get(field)!r}, "
+                f"but {value!r} is asked for. Rebuild it, or name another index folder."
+            )
+    return meta
