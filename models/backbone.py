@@ -12,6 +12,8 @@ import json
 import logging
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -103,7 +105,7 @@ def load_backbone(name: str, dtype: str = "auto", revision: str | None = None) -
     source = resolve_backbone(name)
     config = AutoConfig.from_pretrained(source, revision=revision)
     factory = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    with _quiet_progress():
+    with quiet_progress():
         return factory.from_pretrained(
             source,
             config=config,
@@ -140,15 +142,15 @@ def _attention(factory: type, config: PretrainedConfig) -> str | None:
     return "sdpa" if getattr(candidates[0], "_supports_sdpa", False) else None
 
 
-class _quiet_progress:  # noqa: N801 - used as a function
-    """Keep the library's loading bar off a command's output."""
-
-    def __enter__(self) -> None:
-        self.was_enabled = transformers_logging.is_progress_bar_enabled()
-        transformers_logging.disable_progress_bar()
-
-    def __exit__(self, *_: object) -> None:
-        if self.was_enabled:
+@contextmanager
+def quiet_progress() -> Iterator[None]:
+    """Keep the library's bars off a command's output while the block runs."""
+    was_enabled = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
             transformers_logging.enable_progress_bar()
 
 
@@ -184,7 +186,7 @@ def _packaged_gguf() -> Path:
 def _convert_gguf(gguf: Path, folder: Path) -> None:
     """Write a GGUF model as an ordinary float32 Hugging Face checkpoint, whole or not at all."""
     source, file_name = str(gguf.parent), gguf.name
-    with _quiet_progress():
+    with quiet_progress():
         tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file_name)
         quantised = AutoModelForCausalLM.from_pretrained(
             source, gguf_file=file_name, dtype=torch.float32

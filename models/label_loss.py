@@ -51,9 +51,11 @@ def label_loss(
     targets = _shifted(labels).index_select(0, positions)
     total = functional.cross_entropy(logits, targets, reduction="sum")
     count = positions.shape[0]
-    return total / (max(count, 1) if num_items_in_batch is None else num_items_in_batch), (
-        logits
-    ), count
+    return (
+        total / (max(count, 1) if num_items_in_batch is None else num_items_in_batch),
+        (logits),
+        count,
+    )
 
 
 def decoder_body(model: nn.Module) -> nn.Module:
