@@ -91,11 +91,11 @@ def solve_self_contained(question: str) -> str:
     """The answer of a question on numbers or letters, from its words."""
     numbers = [int(number) for number in re.findall(r"\d+", question)]
     quoted = re.findall(r'"(\w+)"', question)
-    if "larger" in question:
+    if re.search(r"\blarger\b", question):
         return str(max(numbers))
-    if "smaller" in question:
+    if re.search(r"\bsmaller\b", question):
         return str(min(numbers))
-    if "plus" in question or "sum" in question:
+    if " plus " in question or " sum of " in question:
         return str(sum(numbers))
     if "How many letters" in question:
         return str(len(quoted[0]))
