@@ -79,6 +79,7 @@ def test_bad_sizes_are_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_world_that_runs_out_of_questions_says_so_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(WorldTooSmallError, match="--entities"):
         build_world(10_000, 1, tmp_path / "world", entities=60, progress=False)
