@@ -3,9 +3,8 @@
 import re
 from typing import NamedTuple
 
-_MONTHS = (
-    "january february march april may june july august september october november december"
-).split()
+_MONTHS = ["january", "february", "march", "april", "may", "june"]
+_MONTHS += ["july", "august", "september", "october", "november", "december"]
 _MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, start=1)}
 _MONTH_NUMBERS |= {name[:3]: number for name, number in _MONTH_NUMBERS.items()} | {"sept": 9}
 _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -43,8 +42,9 @@ def parse_date(text: str) -> Date | None:
     normalised = " ".join(text.lower().split())
     for pattern in _PATTERNS:
         match = pattern.fullmatch(normalised)
-        if match is not None:
-            return _date_from_groups(match.groupdict())
+        date = _date_from_groups(match.groupdict()) if match else None
+        if date is not None:
+            return date
     return None
 
 
