@@ -33,7 +33,6 @@ def add_lora(
         lora_dropout=dropout,
         target_modules=targets,
         task_type=TaskType.SEQ_2_SEQ_LM if seq2seq else TaskType.CAUSAL_LM,
-        base_model_name_or_path=backbone,
     )
     was_training = model.training
     adapted = get_peft_model(model, config, autocast_adapter_dtype=True)
