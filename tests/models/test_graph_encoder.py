@@ -105,9 +105,9 @@ def test_runs_in_bfloat16_and_under_autocast() -> None:
 
 
 def test_sizes_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"hidden_dim 30 .* num_heads 4"):
+    with pytest.raises(ValueError, match=r"hidden_dim 30 .*num_heads 4"):
         build(hidden_dim=30)
-    with pytest.raises(ValueError, match="graph.kind is 'sage'"):
+    with pytest.raises(ValueError, match=r"graph\.kind is 'sage'"):
         build("sage")
     with pytest.raises(ValueError, match="output_dim"):
         build(output_dim=0)

@@ -98,7 +98,7 @@ def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor], toleranc
             expected[name],
             rtol=tolerance,
             atol=tolerance,
-            msg=lambda m: f"{name} {m}",
+            msg=lambda message, name=name: f"{name}: {message}",
         )
 
 
