@@ -11,6 +11,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from training.schedule import Clock
 
 
+# Logged, but of no use on a line that people read.
+NOT_SHOWN = ("num_input_tokens_seen", "train_runtime", "total_flos", "train_samples_per_second")
+
+
 def _duration(seconds: float) -> str:
     hours, rest = divmod(int(seconds), 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"
@@ -68,7 +72,11 @@ class Progress(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         if self.bar is not None and logs:
-            shown = (f"{k} {v:.4g}" for k, v in logs.items() if isinstance(v, (int, float)))
+            shown = (
+                f"{name} {value:.4g}"
+                for name, value in logs.items()
+                if isinstance(value, (int, float)) and name not in NOT_SHOWN
+            )
             self.bar.write(f"step {state.global_step}: " + ", ".join(shown), file=self.bar.fp)
 
     def on_train_end(

@@ -130,3 +130,8 @@ def encode_samples(
     if cut and (not skip_cut_labels or not kept):
         raise CutLabelsError(cut)
     return kept, encoded, cut
+
+
+def choose(count: int, limit: int, seed: int) -> list[int]:
+    """At most `limit` of `count` positions, ascending, the same ones for the same seed."""
+    return sorted(random.Random(seed).sample(range(count), min(count, limit)))

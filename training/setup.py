@@ -21,6 +21,7 @@ from transformers.utils import logging as transformers_logging
 from evaluation.report import emit_json
 from models.checkpoint import CheckpointError
 from models.formats.fields import RecordError
+from models.lora import ALL_LINEAR
 from training.arguments import check_launch, training_arguments
 from training.callbacks import Progress, TensorBoard
 from training.checkpoints import TRAINING_STATE, install_component
@@ -137,6 +138,11 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
 def plain_settings(settings: T2TSettings) -> dict[str, Any]:
     """The settings as JSON can hold them."""
     return dict(json.loads(json.dumps(asdict(settings), default=_enum_name)))
+
+
+def lora_targets(names: list[str]) -> list[str] | str:
+    """PEFT's form of the recipe's list: the word alone, or names of modules."""
+    return ALL_LINEAR if names == [ALL_LINEAR] else names
 
 
 def _enum_name(value: Any) -> str:

@@ -3,6 +3,7 @@
 accelerate launch training/train_t2t.py --config configs/t2t_smollm2.yaml [key=value ...]
 """
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from accelerate import Accelerator, PartialState
 
 from models.backbone import load_tokenizer
 from models.formats.records import TriplesSample
-from models.lora import ALL_LINEAR
 from models.text_to_triples import (
     TextToTriples,
     TextToTriplesConfig,
@@ -20,11 +20,19 @@ from models.text_to_triples import (
 from models.text_to_triples_processor import TextToTriplesProcessor
 from training.checkpoints import resume_folder
 from training.collators import Collator
-from training.datasets import SampleSet, TrainingSample, encode_samples, read_samples
+from training.datasets import (
+    SampleSet,
+    TrainingSample,
+    choose,
+    encode_samples,
+    read_samples,
+)
 from training.settings import T2TSettings
-from training.setup import Recipe, Validator, logger, run_command
+from training.setup import Recipe, Validator, lora_targets, run_command
 from training.validation import validation_loss
 from training.validation_t2t import generate_triples, score_t2t
+
+logger = logging.getLogger(__name__)
 
 
 def main() -> None:
@@ -69,11 +77,6 @@ def load_module(settings: T2TSettings, resume: Path | None) -> TextToTriples:
         max_target_tokens=model.max_output_tokens,
     )
     return build_text_to_triples(config, model.dtype.value)
-
-
-def lora_targets(names: list[str]) -> list[str] | str:
-    """PEFT's form of the recipe's list: the word alone, or names of modules."""
-    return ALL_LINEAR if names == [ALL_LINEAR] else names
 
 
 def encode(
@@ -126,7 +129,8 @@ def _validator(
     collate: Collator,
     dev: SampleSet[TriplesSample],
 ) -> Validator:
-    chosen = dev.records[: settings.validation.samples]
+    positions = choose(len(dev), settings.validation.samples, settings.train.seed)
+    chosen = [dev.records[position] for position in positions]
     batch_size = settings.validation.batch_size
 
     def validate(accelerator: Accelerator) -> dict[str, float]:

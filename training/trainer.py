@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,9 @@ class ComponentTrainer(Trainer):
         step = self.state.global_step + 1
         if not all(finite):
             bad = [ids for ids, good in zip(self._step_ids, finite, strict=True) if not good]
-            raise NonFiniteLossError("the loss", step, sum(bad, []))
+            raise NonFiniteLossError("the loss", step, list(chain(*bad)))
         if grad_norm is not None and not torch.isfinite(torch.as_tensor(grad_norm)):
-            raise NonFiniteLossError("the gradient", step, sum(self._step_ids, []))
+            raise NonFiniteLossError("the gradient", step, list(chain(*self._step_ids)))
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW with its own learning rate for the graph encoder where the recipe gives one."""

@@ -1,0 +1,199 @@
+"""Trains a GraphLLM to plan and to answer over a question's graph (RAS §3.4, App. D.2).
+
+accelerate launch training/train_ras.py --config configs/ras_smollm2.yaml [key=value ...]
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from accelerate import Accelerator, PartialState
+
+from models.backbone import load_tokenizer
+from models.formats.plan import parse_plan
+from models.formats.records import RasSample, RecordError
+from models.graph import encode_subgraphs, graph_texts
+from models.graph_encoder import GraphEncoderConfig
+from models.graph_llm import GraphLLM
+from models.graph_llm_config import GraphLLMConfig
+from models.ras_processor import EncodedSample, RasProcessor
+from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from models.text_table import TextTable
+from training.checkpoints import resume_folder
+from training.collators import Collator
+from training.datasets import (
+    SampleSet,
+    TrainingSample,
+    choose,
+    encode_samples,
+    read_samples,
+)
+from training.settings import RasSettings
+from training.setup import Recipe, Validator, lora_targets, run_command
+from training.validation import validation_loss
+from training.validation_ras import EncodedRecord, generate_labels, score_ras
+
+logger = logging.getLogger(__name__)
+Features = npt.NDArray[np.floating]
+
+
+def main() -> None:
+    """Run the command."""
+    run_command("train_ras.py", str(__doc__), RasSettings, prepare)
+
+
+def prepare(settings: RasSettings) -> Recipe:
+    """Read and encode the data, build the model or load the one to go on from."""
+    resume = resume_folder(settings.train.resume, settings.output_dir)
+    tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
+    records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
+    dev_records, dev_bad = _read(settings, settings.data.dev, settings.data.max_dev_samples)
+    encoder = load_sentence_encoder(settings.graph.encoder) if settings.graph.enabled else None
+    config = model_config(settings, encoder.dimension if encoder else 0)
+    processor = config.processor(tokenizer)
+    kept, encoded, cut = _encode(settings, processor, records)
+    dev_kept, dev_encoded, dev_cut = _encode(settings, processor, dev_records)
+    table = _text_table(settings, encoder, [*encoded, *dev_encoded]) if encoder else None
+    train = SampleSet(kept, to_samples(encoded, table), cut, bad)
+    dev = SampleSet(dev_kept, to_samples(dev_encoded, table), dev_cut, dev_bad)
+    features = table.features if table is not None else None
+    collate = Collator(int(tokenizer.pad_token_id), features)
+    module = load_module(config, settings.model.dtype.value, resume)
+    validate = _validator(settings, module, processor, collate, dev) if dev_kept else None
+    return Recipe(settings, module, tokenizer, train, collate, validate, resume)
+
+
+def model_config(settings: RasSettings, feature_dim: int) -> GraphLLMConfig:
+    """The recipe's model in the words of models/.
+
+    Args:
+        feature_dim: width of the sentence encoder's features.
+    """
+    model, graph = settings.model, settings.graph
+    sizes = GraphEncoderConfig(
+        input_dim=feature_dim,
+        hidden_dim=graph.hidden_dim,
+        num_layers=graph.num_layers,
+        num_heads=graph.num_heads,
+        dropout=graph.dropout,
+        projector_dim=graph.projector_dim,
+        kind=graph.kind.value,
+    )
+    return GraphLLMConfig(
+        backbone=model.backbone,
+        backbone_revision=model.revision,
+        lora_rank=model.lora.rank,
+        lora_alpha=model.lora.alpha,
+        lora_dropout=model.lora.dropout,
+        lora_targets=lora_targets(model.lora.targets),
+        graph=sizes if graph.enabled else None,
+        encoder=graph.encoder,
+        compare_dates=graph.compare_dates,
+        max_input_tokens=model.max_input_tokens,
+        max_output_tokens=model.max_output_tokens,
+    )
+
+
+def load_module(config: GraphLLMConfig, dtype: str, resume: Path | None) -> GraphLLM:
+    """The untrained model of the recipe, or a checkpoint's with its own weights trainable."""
+    if resume:
+        return GraphLLM.from_pretrained(resume, dtype=dtype, is_trainable=True)
+    return GraphLLM.from_config(config, dtype=dtype)
+
+
+def to_samples(encoded: Sequence[EncodedSample], table: TextTable | None) -> list[TrainingSample]:
+    """Ids as arrays, and graphs as rows of the table of text features."""
+    return [
+        TrainingSample(
+            sample_id=item.sample_id,
+            input_ids=np.asarray(item.input_ids, dtype=np.int32),
+            labels_start=item.labels_start,
+            graphs=encode_subgraphs(item.subgraphs, table.rows) if table is not None else None,
+        )
+        for item in encoded
+    ]
+
+
+def check_plan_labels(records: Sequence[RasSample], path: str) -> None:
+    """Refuse planner samples whose label no parser could read back.
+
+    Raises:
+        RecordError: names the sample.
+    """
+    for record in records:
+        if record.task == "plan" and parse_plan(record.label).plan is None:
+            raise RecordError(
+                f"{path}: sample {record.id!r}",
+                "label",
+                f"is no plan: {record.label!r}",
+                "Write '[SUBQ] text', '[SUFFICIENT]' or '[NO_RETRIEVAL]'",
+            )
+
+
+def _read(settings: RasSettings, path: str, limit: int) -> tuple[list[RasSample], int]:
+    if not path:
+        return [], 0
+    data = settings.data
+    records, bad = read_samples(path, RasSample, limit, settings.train.seed, data.skip_bad_records)
+    check_plan_labels(records, path)
+    return records, bad
+
+
+def _encode(
+    settings: RasSettings, processor: RasProcessor, records: Sequence[RasSample]
+) -> tuple[list[RasSample], list[EncodedSample], list[str]]:
+    kept, encoded, cut = encode_samples(
+        records,
+        processor.encode_sample,
+        settings.data.skip_cut_labels,
+        show_progress=PartialState().is_main_process,
+    )
+    shortened = sum(item.cut_triples > 0 for item in encoded)
+    if shortened:
+        logger.warning(
+            "%d of %d histories are longer than model.max_input_tokens=%d and lost triples of "
+            "their oldest steps",
+            shortened,
+            len(encoded),
+            settings.model.max_input_tokens,
+        )
+    return kept, encoded, cut
+
+
+def _text_table(
+    settings: RasSettings, encoder: SentenceEncoder, encoded: Sequence[EncodedSample]
+) -> TextTable:
+    """Features of every node and predicate, each distinct text embedded once."""
+    texts = graph_texts(subgraph for item in encoded for subgraph in item.subgraphs)
+    with PartialState().main_process_first():
+        return TextTable.build(Path(settings.output_dir) / "text_features", texts, encoder)
+
+
+def _validator(
+    settings: RasSettings,
+    module: GraphLLM,
+    processor: RasProcessor,
+    collate: Collator,
+    dev: SampleSet[RasSample],
+) -> Validator:
+    positions = choose(len(dev), settings.validation.samples, settings.train.seed)
+    chosen = [EncodedRecord(dev.records[i], dev.samples[i]) for i in positions]
+    batch_size = settings.validation.batch_size
+
+    def validate(accelerator: Accelerator) -> dict[str, float]:
+        loss = validation_loss(module, dev.samples, collate, batch_size, accelerator)
+        figures = {"loss": loss}
+        if chosen:
+            outputs = generate_labels(
+                module, processor, chosen, collate.graph_features, batch_size, accelerator
+            )
+            figures.update(score_ras(outputs, [item.record for item in chosen]))
+        return figures
+
+    return validate
+
+
+if __name__ == "__main__":
+    main()
