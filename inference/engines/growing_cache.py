@@ -80,6 +80,7 @@ class GrowingCache(Cache):
     def place(self, row: int, batch_size: int, prefilled: DynamicCache) -> None:
         """Copy a prefilled group of prompts to rows `row` and following, right-aligned."""
         for layer, source in zip(self.reserved, prefilled.layers, strict=True):
+            assert isinstance(source, DynamicLayer)
             assert source.keys is not None and source.values is not None
             layer.place(row, batch_size, source.keys, source.values)
 

@@ -77,6 +77,7 @@ class Bm25Retriever:
     def _meta(self) -> dict[str, object]:
         return {
             "kind": "bm25",
+            "passages": len(self.passages),
             "corpus_sha256": corpus_fingerprint(self.passages),
             "title_weight": self.title_weight,
         }

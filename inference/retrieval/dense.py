@@ -78,8 +78,9 @@ class DenseRetriever:
         return {
             "kind": "dense",
             "encoder": self.encoder.name,
-            "dimension": self.encoder.dimension,
+            "encoder_fingerprint": self.encoder.fingerprint,
             "approximate": self.approximate,
+            "passages": len(self.passages),
             "corpus_sha256": corpus_fingerprint(self.passages),
         }
 

@@ -18,6 +18,7 @@ from models.formats.records import PassageRecord, read_records
 
 Passage = PassageRecord
 META_FILE = "meta.json"
+DESCRIPTIVE_FIELDS = ("encoder",)
 
 
 class EmptyCorpusError(ValueError):
@@ -97,20 +98,29 @@ def write_meta(folder: Path, meta: dict[str, Any]) -> None:
         json.dump(meta, handle, indent=1)
 
 
-def check_meta(folder: Path, expected: dict[str, Any]) -> dict[str, Any]:
-    """Compare an index's meta.json with what is to be searched now, and return it.
+def check_meta(folder: Path, expected: dict[str, Any]) -> None:
+    """Compare an index's meta.json with what is to be searched now.
 
-    Raises IndexMismatchError naming the folder, the field, both values and the remedy.
+    Names that only describe (`encoder`) need not agree where the fingerprints do. Raises
+    IndexMismatchError naming the folder, what differs, both sides and the remedy.
     """
     path = folder / META_FILE
     try:
         meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise IndexMismatchError(f"{path}: not a readable index ({error}). Rebuild it.") from error
-    for field, value in expected.items():
-        if meta.get(field) != value:
-            raise IndexMismatchError(
-                f"{folder}: this index was built with {field} {meta.get(field)!r}, "
-                f"but {value!r} is asked for. Rebuild it, or name another index folder."
-            )
-    return meta
+    differing = [
+        field
+        for field, value in expected.items()
+        if field not in DESCRIPTIVE_FIELDS and meta.get(field) != value
+    ]
+    if differing:
+        raise IndexMismatchError(
+            f"{folder}: this index differs in {', '.join(differing)}. It was built with "
+            f"({_describe(meta)}), and asked for is ({_describe(expected)}). "
+            "Rebuild it, or name another index folder."
+        )
+
+
+def _describe(meta: dict[str, Any]) -> str:
+    return ", ".join(f"{field} {str(value)[:24]}" for field, value in meta.items())

@@ -1,0 +1,356 @@
+"""The transformers engine: same tokens whatever the batch, graphs, adapters, errors."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from inference.engines.contract import (
+    Completion,
+    Engine,
+    EngineClosedError,
+    GenerationError,
+    InvalidRequestError,
+    PromptTooLongError,
+    Request,
+    Sampling,
+    UnknownAdapterError,
+    UnsupportedRequestError,
+)
+from inference.engines.graph_inputs import collate_requests
+from inference.engines.open_engine import build_engine
+from inference.engines.transformers import TransformersEngine
+from models.checkpoint import BackboneMismatchError, NotACheckpointError
+from models.formats.history import History, HistoryStep
+from models.formats.prompts import passage_text, triples_prompt
+from models.formats.triples import Triple
+from models.graph_encoder import GraphEncoderConfig
+from models.graph_llm import GraphLLM
+from models.graph_llm_config import GraphLLMConfig
+from models.sentence_encoder import load_sentence_encoder
+from models.text_table import TextFeatures
+from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
+from tests.tiny import tiny_llama, tiny_tokenizer
+
+GRAPH = GraphEncoderConfig(input_dim=32, hidden_dim=16, num_layers=2, num_heads=2, projector_dim=32)
+
+
+def stir(model: torch.nn.Module, scale: float, only: str = "") -> None:
+    """Random weights large enough that greedy texts differ from prompt to prompt."""
+    torch.manual_seed(7)
+    for name, parameter in model.named_parameters():
+        if only in name and parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=scale)
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("tiny")
+    model = tiny_llama()
+    stir(model, 0.2)
+    model.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def ras(backbone: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    settings = GraphLLMConfig(backbone, encoder="hash", graph=GRAPH, max_input_tokens=1500)
+    model = GraphLLM.from_config(settings)
+    stir(model, 0.2, only="lora_B")
+    folder = tmp_path_factory.mktemp("components") / "ras"
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def t2t(backbone: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = build_text_to_triples(TextToTriplesConfig(backbone, lora_rank=4))
+    stir(model, 0.3, only="lora_B")
+    folder = tmp_path_factory.mktemp("components") / "t2t"
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+async def engine(backbone: str, ras: Path, t2t: Path) -> TransformersEngine:
+    return TransformersEngine(backbone, {"ras": ras, "t2t": t2t}, dtype="float32", device="cpu")
+
+
+def history(number: int) -> History:
+    """Histories of different lengths; every third is empty."""
+    rng = random.Random(number)
+    names = [f"Person {rng.randrange(99)}" for _ in range(6)]
+    steps = tuple(
+        HistoryStep(
+            f"Who is {names[step]}?",
+            tuple(
+                Triple(names[step], rng.choice(["knows", "born in"]), names[(step + k) % 6])
+                for k in range(1, rng.randrange(2, 5))
+            ),
+        )
+        for step in range(number % 3)
+    )
+    return History(f"Where was {names[0]} born{'?' * (1 + number % 5)}", steps)
+
+
+def mixed_requests(engine: TransformersEngine, count: int = 16) -> list[Request]:
+    """Plans with graphs, extractions and plain prompts of many lengths, in no order."""
+    requests = []
+    for number in range(count):
+        sampling = Sampling(max_new_tokens=6 + 5 * (number % 4), logprobs=True)
+        if number % 4 == 3:
+            text = f"Passage {number} " + "with words " * number
+            request = Request(prompt=triples_prompt(text), adapter="t2t", sampling=sampling)
+        elif number % 4 == 2:
+            request = Request(prompt="Say something. " * (number + 1), sampling=sampling)
+        else:
+            processor = engine.processor("ras")
+            encoded = processor.encode_prompt("plan", history(number))  # type: ignore[call-arg,arg-type]
+            request = Request(
+                input_ids=tuple(encoded.input_ids),
+                adapter="ras",
+                subgraphs=tuple(encoded.subgraphs),  # type: ignore[union-attr]
+                sampling=sampling,
+            )
+        requests.append(request)
+    return requests
+
+
+async def one_by_one(engine: Engine, requests: Sequence[Request]) -> list[Completion]:
+    return [(await engine.generate([request]))[0] for request in requests]
+
+
+async def test_tokens_do_not_depend_on_the_batch(engine: TransformersEngine) -> None:
+    requests = mixed_requests(engine)
+    together = await engine.generate(requests)
+    alone = await one_by_one(engine, requests)
+    assert [done.token_ids for done in together] == [done.token_ids for done in alone]
+    assert [done.text for done in together] == [done.text for done in alone]
+    for left, right in zip(together, alone, strict=True):
+        assert left.logprobs == pytest.approx(right.logprobs, abs=1e-4)
+    assert len({done.token_ids for done in together}) > len(requests) // 2
+
+
+async def test_concurrent_calls_share_batches(engine: TransformersEngine) -> None:
+    requests = [Request(prompt=f"Call {n}", sampling=Sampling(4)) for n in range(12)]
+    results = await asyncio.gather(*(engine.generate([request]) for request in requests))
+    assert max(engine.batcher.batch_sizes) >= 6
+    assert [result[0] for result in results] == await one_by_one(engine, requests)
+
+
+@pytest.mark.parametrize("component", ["ras", "t2t"])
+async def test_an_adapter_gives_what_its_own_model_generates(
+    engine: TransformersEngine, ras: Path, t2t: Path, component: str
+) -> None:
+    """Against the component's own class and the library's generate."""
+    from models.text_to_triples import TextToTriples
+
+    options = {"max_new_tokens": 20, "do_sample": False, "pad_token_id": 0}
+    sampling = Sampling(max_new_tokens=20)
+    for number in range(4):
+        if component == "ras":
+            model = GraphLLM.from_pretrained(ras)
+            encoded = model.settings.processor(tiny_tokenizer()).encode_prompt(
+                "answer", history(number)
+            )
+            features = TextFeatures(load_sentence_encoder("hash"))
+            graph = collate_requests([encoded.subgraphs], features)
+            ids = torch.tensor([encoded.input_ids])
+            expected = model.generate(ids, torch.ones_like(ids), graph, **options)[0].tolist()
+            triples = tuple(step.triples for step in history(number).steps)
+            request = Request(
+                prompt=encoded.text, adapter="ras", subgraphs=triples, sampling=sampling
+            )
+        else:
+            extractor = TextToTriples.from_pretrained(t2t)
+            text = passage_text("Title", f"Passage number {number}.")
+            ids = torch.tensor([engine.processor("t2t").encode_prompt(text).input_ids])  # type: ignore[call-arg,union-attr]
+            output = extractor.generate(ids, torch.ones_like(ids), **options)
+            expected = output[0, ids.shape[1] :].tolist()
+            request = Request(prompt=triples_prompt(text), adapter="t2t", sampling=sampling)
+        done = (await engine.generate([request]))[0]
+        assert list(done.token_ids) == expected
+        assert done.input_tokens == ids.shape[1]
+
+
+async def test_prompt_ids_are_those_of_training(engine: TransformersEngine) -> None:
+    encoded = engine.processor("ras").encode_prompt("plan", history(2))  # type: ignore[call-arg,arg-type]
+    prepared = engine._prepare(Request(prompt=encoded.text, adapter="ras"))  # type: ignore[union-attr]
+    assert prepared.input_ids == encoded.input_ids
+    text = passage_text("A </s> title", "and text")
+    prepared = engine._prepare(Request(prompt=triples_prompt(text), adapter="t2t"))
+    assert prepared.input_ids == engine.processor("t2t").encode_prompt(text).input_ids  # type: ignore[call-arg,union-attr]
+
+
+async def test_graphs_matter_and_none_is_the_empty_graph(engine: TransformersEngine) -> None:
+    sampling = Sampling(max_new_tokens=12, logprobs=True)
+    base = Request(prompt="Question: who?\n", adapter="ras", sampling=sampling)
+    triples = (Triple("A", "knows", "B"), Triple("B", "born in", "C"))
+    none, empty, empty_step, full = await engine.generate(
+        [base, *(replace(base, subgraphs=given) for given in ((), ((),), (triples,)))]
+    )
+    assert none.token_ids == empty.token_ids == empty_step.token_ids
+    assert none.logprobs != full.logprobs
+
+
+async def test_without_an_adapter_the_backbone_answers(
+    engine: TransformersEngine, backbone: str
+) -> None:
+    plain = TransformersEngine(backbone, dtype="float32", device="cpu")
+    request = Request(prompt="Nothing learned here", sampling=Sampling(24))
+    await engine.generate([Request(prompt="x", adapter="t2t", sampling=Sampling(2))])
+    assert await engine.generate([request]) == await plain.generate([request])
+    adapted = await engine.generate([replace(request, adapter="t2t")])
+    assert adapted[0].token_ids != (await plain.generate([request]))[0].token_ids
+
+
+async def test_a_seed_gives_the_same_tokens_in_any_company(engine: TransformersEngine) -> None:
+    seeded = Request(prompt="Dice", sampling=Sampling(12, temperature=1.0, top_p=0.95, seed=5))
+    others = [
+        Request(prompt="Dice" * n, sampling=Sampling(9, temperature=0.8, seed=n)) for n in range(6)
+    ]
+    alone = (await engine.generate([seeded]))[0]
+    among = (await engine.generate([*others, seeded]))[-1]
+    assert alone.token_ids == among.token_ids
+    other = replace(seeded, sampling=replace(seeded.sampling, seed=6))
+    assert (await engine.generate([other]))[0].token_ids != alone.token_ids
+
+
+async def test_a_small_top_p_is_greedy(engine: TransformersEngine) -> None:
+    greedy = Request(prompt="Dice", sampling=Sampling(12))
+    narrow = replace(greedy, sampling=Sampling(12, temperature=0.7, top_p=1e-6, seed=1))
+    first, second = await engine.generate([greedy, narrow])
+    assert first.token_ids == second.token_ids
+
+
+async def test_stop_strings_and_length(engine: TransformersEngine) -> None:
+    request = Request(prompt="Tell me", sampling=Sampling(30))
+    full = (await engine.generate([request]))[0]
+    stop = full.text[5:8]
+    stopped = (await engine.generate([replace(request, sampling=Sampling(30, stop=(stop,)))]))[0]
+    assert stopped.text == full.text[: full.text.index(stop)]
+    assert stopped.finish_reason == "stop"
+    assert stopped.output_tokens == len(stopped.token_ids) < full.output_tokens
+    short = (await engine.generate([replace(request, sampling=Sampling(3))]))[0]
+    assert (short.finish_reason, short.output_tokens) == ("length", 3)
+    assert short.token_ids == full.token_ids[:3]
+
+
+async def test_bad_requests_are_refused_with_the_reason(engine: TransformersEngine) -> None:
+    cases = [
+        (Request(prompt="x", adapter="gone"), UnknownAdapterError, "'gone'.*ras, t2t"),
+        (Request(prompt="x" * 5000), PromptTooLongError, "5001 tokens.*128.*4096"),
+        (Request(prompt="x", subgraphs=((Triple("a", "b", "c"),),)), UnsupportedRequestError, "g"),
+        (Request(input_ids=(1, 9, 9), adapter="ras"), InvalidRequestError, "placeholder"),
+        (Request(messages=({"role": "user", "content": "x"},)), UnsupportedRequestError, "chat"),
+    ]
+    for request, error, message in cases:
+        with pytest.raises(error, match=message):
+            await engine.generate([request])
+    with pytest.raises(InvalidRequestError, match="prompt and input_ids"):
+        Request(prompt="x", input_ids=(1,))
+
+
+async def test_a_failing_request_fails_alone(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = engine.batcher.run
+
+    def fail_on_poison(batch: list) -> list:  # type: ignore[type-arg]
+        if any(item.request.prompt == "poison" for item in batch):
+            raise RuntimeError("device error")
+        return run(batch)
+
+    monkeypatch.setattr(engine.batcher, "run", fail_on_poison)
+    good = [Request(prompt=f"good {n}", sampling=Sampling(3)) for n in range(5)]
+    calls = [engine.generate([r]) for r in [*good, Request(prompt="poison")]]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(results[-1], GenerationError)
+    assert "device error" in str(results[-1])
+    assert all(isinstance(result, list) for result in results[:-1])
+
+
+async def test_closing_ends_running_and_waiting_requests(backbone: str) -> None:
+    engine = TransformersEngine(backbone, dtype="float32", device="cpu", max_batch_size=2)
+    long = [Request(prompt="On and on", sampling=Sampling(3000)) for _ in range(6)]
+    tasks = [asyncio.create_task(engine.generate([request])) for request in long]
+    await asyncio.sleep(0.2)
+    await engine.close()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(result, EngineClosedError) for result in results)
+    with pytest.raises(EngineClosedError):
+        await engine.generate(long[:1])
+    await engine.close()
+
+
+async def test_a_cancelled_caller_leaves_the_others(engine: TransformersEngine) -> None:
+    request = Request(prompt="Still here", sampling=Sampling(8))
+    doomed = asyncio.create_task(engine.generate([request]))
+    kept = asyncio.create_task(engine.generate([request]))
+    await asyncio.sleep(0)
+    doomed.cancel()
+    assert (await kept)[0].output_tokens == 8
+    assert (await engine.generate([request]))[0] == (await kept)[0]
+
+
+def test_an_engine_outlives_an_event_loop(backbone: str) -> None:
+    engine = TransformersEngine(backbone, dtype="float32", device="cpu")
+    request = Request(prompt="Again", sampling=Sampling(4))
+    assert asyncio.run(engine.generate([request])) == asyncio.run(engine.generate([request]))
+
+
+def test_nothing_trains(backbone: str, ras: Path, t2t: Path) -> None:
+    engine = build_engine("transformers", None, {"ras": ras, "t2t": t2t}, dtype="float32")
+    assert isinstance(engine, TransformersEngine)
+    assert isinstance(engine, Engine)
+    for served in engine.served.values():
+        assert not any(module.training for module in served.model.modules())
+        if served.graph_encoder is not None:
+            assert not any(module.training for module in served.graph_encoder.modules())
+    shared = {id(served.model) for served in engine.served.values()}
+    assert len(shared) == 1
+
+
+def test_components_of_another_backbone_or_kind_are_refused(
+    ras: Path, tmp_path: Path, backbone: str
+) -> None:
+    tiny_llama(hidden_size=32).save_pretrained(tmp_path / "small")
+    tiny_tokenizer().save_pretrained(tmp_path / "small")
+    with pytest.raises(BackboneMismatchError, match="small#"):
+        TransformersEngine(str(tmp_path / "small"), {"ras": ras})
+    with pytest.raises(NotACheckpointError, match="nowhere"):
+        TransformersEngine(backbone, {"ras": tmp_path / "nowhere"})
+
+
+async def test_a_text_to_triples_model_of_its_own(backbone: str, tmp_path: Path) -> None:
+    """Fully fine-tuned ones, causal and encoder-decoder, stand beside the backbone."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    torch.manual_seed(0)
+    config = T5Config(
+        vocab_size=259, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4,
+        decoder_start_token_id=0, pad_token_id=0, eos_token_id=2,
+    )  # fmt: skip
+    t5 = T5ForConditionalGeneration(config)
+    stir(t5, 0.3)
+    t5.save_pretrained(tmp_path / "t5")
+    tiny_tokenizer().save_pretrained(tmp_path / "t5")
+    settings = TextToTriplesConfig(str(tmp_path / "t5"), lora_rank=0)
+    build_text_to_triples(settings).save_pretrained(tmp_path / "t2t")
+    engine = TransformersEngine(backbone, {"t2t": tmp_path / "t2t"}, "float32", "cpu")
+    requests = [
+        Request(prompt="word " * n, adapter="t2t", sampling=Sampling(4 + n)) for n in range(1, 9)
+    ]
+    together = await engine.generate(requests)
+    assert [d.token_ids for d in together] == [
+        d.token_ids for d in await one_by_one(engine, requests)
+    ]
+    ids = torch.tensor([engine.processor("t2t").encode_prompt("x").input_ids])  # type: ignore[call-arg,union-attr]
+    expected = t5.eval().generate(ids, max_new_tokens=10, do_sample=False)[0, 1:].tolist()
+    request = Request(input_ids=tuple(ids[0].tolist()), adapter="t2t", sampling=Sampling(10))
+    assert list((await engine.generate([request]))[0].token_ids) == expected
