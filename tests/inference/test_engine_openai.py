@@ -1,0 +1,165 @@
+"""The endpoint engine against a local server that speaks the protocol."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import pytest
+
+from inference.engines.contract import (
+    Engine,
+    EngineClosedError,
+    EngineError,
+    InvalidRequestError,
+    Request,
+    Sampling,
+    UnsupportedRequestError,
+)
+from inference.engines.open_engine import build_engine
+from inference.engines.openai import OpenAIEngine
+
+
+class FakeEndpoint(BaseHTTPRequestHandler):
+    """Echoes the prompt; fails once on "flaky" and always on "refuse"."""
+
+    protocol_version = "HTTP/1.1"
+    seen: ClassVar[list[tuple[str, dict[str, Any], str]]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        FakeEndpoint.seen.append((self.path, body, self.headers["Authorization"]))
+        chat = self.path.endswith("/chat/completions")
+        prompt = body["messages"][-1]["content"] if chat else body["prompt"]
+        times = sum(1 for _, past, _ in self.seen if past == body)
+        if prompt == "refuse":
+            self.reply(400, {"error": {"message": "no such model", "type": "invalid"}})
+        elif prompt == "flaky" and times == 1:
+            self.reply(503, {"error": {"message": "busy"}})
+        else:
+            self.reply(200, self.answer(f"echo {prompt}", chat))
+
+    def answer(self, text: str, chat: bool) -> dict[str, Any]:
+        usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "length"}
+        if chat:
+            token = {"token": "x", "logprob": -0.5, "top_logprobs": []}
+            choice |= {"message": {"role": "assistant", "content": text}}
+            choice |= {"logprobs": {"content": [token]}}
+        else:
+            choice |= {"text": text, "logprobs": {"token_logprobs": [-0.25]}}
+        kind = "chat.completion" if chat else "text_completion"
+        return {"id": "1", "object": kind, "created": 0, "model": "m"} | {
+            "choices": [choice],
+            "usage": usage,
+        }
+
+    def reply(self, status: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Stay silent."""
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeEndpoint)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    FakeEndpoint.seen = []
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+async def test_prompts_and_chats_in_order(address: str) -> None:
+    engine = build_engine("openai", "m", base_url=address, api_key="secret")
+    assert isinstance(engine, Engine)
+    messages = ({"role": "system", "content": "brief"}, {"role": "user", "content": "chat"})
+    sampling = Sampling(9, temperature=0.5, stop=("\n",), seed=3, logprobs=True)
+    requests = [Request(prompt=f"p{n}") for n in range(20)]
+    done = await engine.generate([*requests, Request(messages=messages, sampling=sampling)])
+    assert [c.text for c in done] == [*(f"echo p{n}" for n in range(20)), "echo chat"]
+    assert (done[0].input_tokens, done[0].output_tokens, done[0].finish_reason) == (7, 2, "length")
+    assert done[-1].logprobs == [-0.5]
+    path, body, key = next(seen for seen in FakeEndpoint.seen if len(seen[1]["messages"]) == 2)
+    assert (path, key) == ("/v1/chat/completions", "Bearer secret")
+    wanted = {"model": "m", "max_tokens": 9, "temperature": 0.5, "stop": ["\n"], "seed": 3}
+    assert wanted.items() <= body.items()
+    await engine.close()
+
+
+async def test_the_completions_endpoint(address: str) -> None:
+    engine = OpenAIEngine("m", address, "k", completion=True)
+    request = Request(prompt="go on", sampling=Sampling(4, logprobs=True))
+    done = (await engine.generate([request]))[0]
+    assert (done.text, done.logprobs) == ("echo go on", [-0.25])
+    assert FakeEndpoint.seen[0][0] == "/v1/completions"
+    await engine.close()
+
+
+async def test_a_busy_server_is_asked_again(address: str) -> None:
+    engine = OpenAIEngine("m", address, "k")
+    assert (await engine.generate([Request(prompt="flaky")]))[0].text == "echo flaky"
+    assert len(FakeEndpoint.seen) == 2
+    await engine.close()
+
+
+async def test_a_refusal_names_model_address_and_reason(address: str) -> None:
+    engine = OpenAIEngine("m", address, "k")
+    good = engine.generate([Request(prompt="fine")])
+    bad = engine.generate([Request(prompt="refuse"), Request(prompt="fine too")])
+    results = await asyncio.gather(good, bad, return_exceptions=True)
+    assert isinstance(results[0], list)
+    assert isinstance(results[1], EngineError)
+    for part in ("m at", address, "no such model"):
+        assert part in str(results[1])
+    await engine.close()
+    with pytest.raises(EngineClosedError):
+        await engine.generate([Request(prompt="late")])
+
+
+async def test_what_an_endpoint_cannot_do_is_refused(address: str) -> None:
+    engine = OpenAIEngine("m", address, "k")
+    cases = [
+        (Request(prompt="x", adapter="ras"), UnsupportedRequestError, "adapters"),
+        (Request(prompt="x", subgraphs=()), UnsupportedRequestError, "graph tokens"),
+        (Request(input_ids=(1, 2)), UnsupportedRequestError, "input_ids"),
+        (Request(prompt="x", sampling=Sampling(stop=tuple("abcde"))), InvalidRequestError, "4"),
+    ]
+    for request, error, message in cases:
+        with pytest.raises(error, match=message):
+            await engine.generate([request])
+    assert FakeEndpoint.seen == []
+    await engine.close()
+
+
+async def test_address_and_key_come_from_the_environment(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+    monkeypatch.setenv("OPENAI_API_KEY", "from-env")
+    engine = OpenAIEngine("m")
+    await engine.generate([Request(prompt="x")])
+    assert FakeEndpoint.seen[0][2] == "Bearer from-env"
+    await engine.close()
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(EngineError, match="OPENAI_API_KEY"):
+        OpenAIEngine("m")
+
+
+def test_the_factory_names_what_is_wrong() -> None:
+    with pytest.raises(ValueError, match="transformers, openai"):
+        build_engine("vllm", "m")
+    with pytest.raises(UnsupportedRequestError, match="adapters"):
+        build_engine("openai", "m", {"ras": "folder"})
+    with pytest.raises(UnsupportedRequestError, match="model"):
+        build_engine("openai")
