@@ -1,8 +1,8 @@
 """Passages with the annotated facts that they state, collected over all questions of a source."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from data_gen.entity_text import mentions
 from data_gen.passage_triples import canonical_triples, complete_with_weak, passage_key
@@ -46,9 +46,7 @@ def collect_aligned(
     return aligned
 
 
-def _fact_steps(
-    record: QuestionRecord, corpus: Mapping[str, PassageRecord]
-) -> list[SolvingStep]:
+def _fact_steps(record: QuestionRecord, corpus: Mapping[str, PassageRecord]) -> list[SolvingStep]:
     steps = solving_steps(record, corpus)
     if record.evidences:
         return steps
@@ -101,3 +99,18 @@ def weak_only_samples(
             chosen = canonical_triples(passage.text, triples)
             samples.append(TriplesSample(sample_id(f"{source}/weak", passage), text, chosen))
     return samples
+
+
+def shortened(sample: TriplesSample, max_words: int) -> TriplesSample:
+    """The sample with its text cut after the last sentence within `max_words` words.
+
+    Triples whose object the cut text no longer mentions are left out.
+    """
+    words = sample.text.split(" ")
+    if len(words) <= max_words:
+        return sample
+    cut = " ".join(words[:max_words])
+    ends = [match.end() for match in re.finditer(r"[.!?](?=\s)", cut)]
+    text = cut[: ends[-1]] if ends else cut
+    kept = [t for t in sample.triples if t.object in text or mentions(text, t.object)]
+    return TriplesSample(sample.id, text, kept)

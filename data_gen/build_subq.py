@@ -143,7 +143,8 @@ class SubqBuild:
     def _count(self, record: QuestionRecord, samples: list[RasSample], steps: int) -> None:
         self.counts["questions"] += 1
         rounds = len(samples[-1].history)
-        self.counts["steps that retrieval for the question answered or that were missed"] += max(
+        self.counts["steps asked for"] += max(rounds - 1, 0)
+        self.counts["steps not asked for (already known, or their bridge was missed)"] += max(
             0, steps - max(rounds - 1, 0)
         )
 
@@ -203,7 +204,7 @@ def write_splits(
     folder: Path, samples: list[RasSample], options: argparse.Namespace
 ) -> dict[str, int]:
     """Write train, dev and test files; all samples of a question go to one of them."""
-    counts = {}
+    counts: dict[str, int] = {}
     for split in SPLITS:
         chosen = [
             s for s in samples if split_of(s.question_id, options.seed, options.fractions) == split

@@ -21,6 +21,7 @@ from data_gen.aligned_passages import (
     Aligned,
     aligned_samples,
     collect_aligned,
+    shortened,
     supporting_titles,
     weak_only_samples,
 )
@@ -84,6 +85,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         "--grounded", action="store_true",
         help="of text-triple sources keep only triples whose subject and object are in the text",
     )  # fmt: skip
+    parser.add_argument(
+        "--max-words", type=int, metavar="N",
+        help="cut longer texts after the last sentence within N words, and what it stated (off)",
+    )  # fmt: skip
     parser.add_argument("--limit", type=int, help="read at most N records of each source")
     add_common_options(parser)
     return parser.parse_args(arguments)
@@ -103,12 +108,15 @@ class TriplesBuild:
 
     def samples(self) -> list[TriplesSample]:
         """The samples of every source, distinct by text."""
+        limit = self.options.max_words
         by_text: dict[str, TriplesSample] = {}
         for source in self.options.source:
             read = self._passages if source.name in _QA_SOURCES else self._texts
             chosen = self._capped(source.name, read(source))
-            for sample in chosen:
-                if by_text.setdefault(sample.text, sample) is not sample:
+            for sample in (shortened(s, limit) if limit else s for s in chosen):
+                if not sample.triples:
+                    self.kinds["nothing stated within the limit of words"] += 1
+                elif by_text.setdefault(sample.text, sample) is not sample:
                     self.kinds["same text again"] += 1
             logger.info("%s: %d samples", source.name, len(chosen))
         return list(by_text.values())
@@ -152,8 +160,10 @@ class TriplesBuild:
         triples = list(dict.fromkeys(sample.triples))
         if self.options.grounded:
             triples = [
-                t for t in triples if mentions(sample.text, t.subject) and mentions(sample.text, t.object)
-            ]  # fmt: skip
+                triple
+                for triple in triples
+                if all(mentions(sample.text, part) for part in (triple.subject, triple.object))
+            ]
         if len(triples) > MAX_TARGET_TRIPLES:
             self.kinds["too many triples"] += 1
             return []
@@ -225,9 +235,11 @@ class TriplesBuild:
         ]
 
 
-def write_splits(folder: Path, samples: list[TriplesSample], options: argparse.Namespace) -> dict[str, int]:
+def write_splits(
+    folder: Path, samples: list[TriplesSample], options: argparse.Namespace
+) -> dict[str, int]:
     """Write train, dev and test files by a hash of the sample's id."""
-    counts = {}
+    counts: dict[str, int] = {}
     for split in SPLITS:
         chosen = [s for s in samples if split_of(s.id, options.seed, options.fractions) == split]
         chosen.sort(key=lambda s: hash_fraction(f"order/{s.id}", options.seed))
@@ -236,7 +248,11 @@ def write_splits(folder: Path, samples: list[TriplesSample], options: argparse.N
 
 
 def make_card(
-    build: TriplesBuild, samples: list[TriplesSample], counts: dict[str, int], count_tokens: CountTokens, unit: str
+    build: TriplesBuild,
+    samples: list[TriplesSample],
+    counts: dict[str, int],
+    count_tokens: CountTokens,
+    unit: str,
 ) -> dict[str, Any]:
     """The card of a build."""
     return {
@@ -267,7 +283,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         counts = write_splits(folder, samples, options)
         card = make_card(build, samples, counts, count_tokens, unit)
         write_card(folder, card)
-    rows = [[key, value] for key, value in {**counts, **build.kinds, **build.skipped.counts}.items()]
+    rows = [
+        [key, value] for key, value in {**counts, **build.kinds, **build.skipped.counts}.items()
+    ]
     print_table("Text-to-triples samples", ["what", "samples"], rows)
     if options.json:
         emit_json({"out": str(options.out), **{k: card[k] for k in ("splits", "figures", "kinds")}})

@@ -138,7 +138,7 @@ Zimbabwe|Zimbabwean
 """
 
 _ROWS = [line.split("|") for line in _TABLE.strip().splitlines()]
-COUNTRIES = tuple(row[0] for row in _ROWS) + ("United States of America", "USA", "U.S.", "UK")
+COUNTRIES = (*(row[0] for row in _ROWS), "United States of America", "USA", "U.S.", "UK")
 DEMONYMS = tuple(word for row in _ROWS for word in row[1:] if word)
 
 

@@ -34,9 +34,12 @@ _SAME_RELATION = [
 
 def entity_key(text: str) -> str:
     """A key under which written forms of one name agree: no case, punctuation or disambiguation."""
-    plain = _BRACKETS.sub("", text) or text
-    words = _NOT_WORD.sub(" ", plain.casefold())
-    return " ".join(_ARTICLES.sub(" ", words).split()) or text.casefold().strip()
+    return _plain_words(_BRACKETS.sub("", text) or text) or text.casefold().strip()
+
+
+def _plain_words(text: str) -> str:
+    words = _NOT_WORD.sub(" ", text.casefold())
+    return " ".join(_ARTICLES.sub(" ", words).split())
 
 
 def relation_key(text: str) -> str:
@@ -63,11 +66,8 @@ def same_fact(first: Triple, second: Triple) -> bool:
 
 
 def mentions(text: str, entity: str) -> bool:
-    """Whether the words of `entity` stand together in `text`, whatever the case."""
-    key = entity_key(entity)
-    return bool(key) and f" {key} " in f" {' '.join(_NOT_WORD.sub(' ', text.casefold()).split())} " or (
-        f" {key} " in f" {entity_key(text)} "
-    )
+    """Whether the words of `entity` stand together in `text`; case and articles do not matter."""
+    return f" {entity_key(entity)} " in f" {_plain_words(text)} "
 
 
 def written_as(text: str, entity: str) -> str | None:

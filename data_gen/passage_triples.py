@@ -30,9 +30,7 @@ def canonical_triples(
     """
     distinct = list(dict.fromkeys(triples))
     places = [text.find(triple.object) for triple in distinct]
-    order = sorted(
-        range(len(distinct)), key=lambda i: (places[i] < 0, max(places[i], 0), i)
-    )
+    order = sorted(range(len(distinct)), key=lambda i: (places[i] < 0, max(places[i], 0), i))
     return [distinct[i] for i in order[:limit]]
 
 

@@ -81,6 +81,23 @@ def aligned_title(subject: str, titles: Sequence[str]) -> str | None:
     return None
 
 
+def aligned_titles(
+    evidences: Sequence[Triple], titles: Sequence[str], record: QuestionRecord
+) -> dict[str, str | None]:
+    """The passage title of each evidence's subject, None where there is none.
+
+    Subjects under another name ("Margaret of Henneberg") take the supporting titles that are
+    left, in order, when there are as many of these.
+    """
+    aligned = {e.subject: aligned_title(e.subject, titles) for e in evidences}
+    supporting = dict.fromkeys(title for title, _ in record.supporting_facts)
+    left = [title for title in supporting if title not in aligned.values()]
+    without = [subject for subject, title in aligned.items() if title is None]
+    if len(left) == len(without):
+        aligned.update(zip(without, left, strict=True))
+    return aligned
+
+
 def context_passages(record: QuestionRecord) -> list[PassageRecord]:
     """The record's own paragraphs as passages, sentences joined by single spaces."""
     return [
@@ -112,9 +129,10 @@ def evidence_steps(
     titles = list(dict.fromkeys([*(title for title, _ in record.supporting_facts), *own]))
     order = solving_order(record.evidences)
     evidences = [record.evidences[i] for i in order]
+    aligned = aligned_titles(evidences, titles, record)
     steps: list[SolvingStep] = []
     for position, evidence in enumerate(evidences):
-        title = aligned_title(evidence.subject, titles)
+        title = aligned[evidence.subject]
         passage = own.get(title or "") or passages.get(title or evidence.subject)
         needs = tuple(i for i in _needs(evidences, position) if i < position)
         subject = _named_subject(record.question, title, evidence.subject, bool(needs))
@@ -148,7 +166,7 @@ def decomposition_steps(record: QuestionRecord) -> list[SolvingStep]:
     """Steps from a decomposition with answers (MuSiQue)."""
     passages = context_passages(record)
     answers = [step.answer for step in record.question_decomposition]
-    steps = []
+    steps: list[SolvingStep] = []
     for step in record.question_decomposition:
         index = step.paragraph_support_idx
         passage = passages[index] if index is not None and index < len(passages) else None
@@ -163,7 +181,7 @@ def decomposition_steps(record: QuestionRecord) -> list[SolvingStep]:
 
 
 def supporting_steps(record: QuestionRecord) -> list[SolvingStep]:
-    """Steps from supporting facts alone (HotpotQA): one a paragraph, titles in the question first."""
+    """Steps from supporting facts alone (HotpotQA): one a paragraph, those of the question first."""
     passages = {p.title: p for p in reversed(context_passages(record))}
     titles = list(dict.fromkeys(title for title, _ in record.supporting_facts))
     titles.sort(key=lambda title: not mentions(record.question, title))

@@ -1,4 +1,4 @@
-"""Train, dev and test splits by a hash of the question id, so that steps of one question stay together."""
+"""Splits by a hash of the question id, so that all steps of a question stay together."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,7 +16,9 @@ def check_fractions(fractions: Sequence[float]) -> tuple[float, float, float]:
             f"fractions {list(fractions)}: give three shares of train, dev and test, none negative"
         )
     if abs(sum(fractions) - 1.0) > 1e-6:
-        raise ValueError(f"fractions {list(fractions)} sum to {sum(fractions):g}: they must sum to 1")
+        raise ValueError(
+            f"fractions {list(fractions)} sum to {sum(fractions):g}: they must sum to 1"
+        )
     train, dev, test = fractions
     return train, dev, test
 

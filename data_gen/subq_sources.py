@@ -61,7 +61,9 @@ def stand_in_passages(
             if evidence.subject not in known and evidence not in own:
                 own.append(evidence)
     passages = [
-        PassageRecord(f"evidence/{subject}", subject, ". ".join(f"{t.predicate}: {t.object}" for t in own))
+        PassageRecord(
+            f"evidence/{subject}", subject, ". ".join(f"{t.predicate}: {t.object}" for t in own)
+        )
         for subject, own in facts.items()
         if own
     ]

@@ -128,4 +128,3 @@ def _retrieve(
     chosen = select_triples(subquery, record.question, list(origins), options.max_triples)
     state.history.append(HistoryStep(subquery, tuple(chosen)))
     state.found.extend((origin, triple) for triple in chosen for origin in origins[triple])
-

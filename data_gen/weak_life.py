@@ -43,7 +43,8 @@ def date_of_birth(title: str, text: str) -> list[str]:
     birth = _life_dates(text)[0]
     if not birth:
         match = re.search(
-            rf"\b[Bb]orn (?:in {PLACE}(?:, {PLACE})*,? )?(?:on )?({FULL_DATE})", first_sentences(text, 3)
+            rf"\b[Bb]orn (?:in {PLACE}(?:, {PLACE})*,? )?(?:on )?({FULL_DATE})",
+            first_sentences(text, 3),
         )
         birth = match[1] if match else ""
     return [birth] if birth else []
@@ -55,7 +56,9 @@ def date_of_death(title: str, text: str) -> list[str]:
         return []
     death = _life_dates(text)[1]
     if not death:
-        match = re.search(rf"\b(?:[Hh]e|[Ss]he) died (?:in {PLACE}(?:, {PLACE})*,? )?(?:on )?({FULL_DATE})", text)
+        match = re.search(
+            rf"\b(?:[Hh]e|[Ss]he) died (?:in {PLACE}(?:, {PLACE})*,? )?(?:on )?({FULL_DATE})", text
+        )
         death = match[1] if match else ""
     return [death] if death else []
 
@@ -67,7 +70,9 @@ def _place_in_brackets(text: str, late: bool) -> str:
         return ""
     part = parts[1] if late else parts[0]
     match = re.search(rf"{DATE},? ?(?:in |at )?({PLACE})(?:,[^,\d]*)*\s*$", part)
-    match = match or re.search(rf"\b(?:born|died) (?:in |at )({PLACE})(?:,[^,\d]*)*(?: on|,? {DATE}|\s*$)", part)
+    match = match or re.search(
+        rf"\b(?:born|died) (?:in |at )({PLACE})(?:,[^,\d]*)*(?: on|,? {DATE}|\s*$)", part
+    )
     return match[1].rstrip(",. ") if match else ""
 
 
@@ -79,7 +84,8 @@ def place_of_birth(title: str, text: str) -> list[str]:
     if not place:
         subject = r"(?:[Hh]e|[Ss]he|[Ww]as|who was|, [Ww]as|[Pp]oet|\w+) "
         match = re.search(
-            rf"(?:{subject})?(?:was |is )?\b[Bb]orn (?:on {DATE},? |{DATE},? )?(?:in|at) ({PLACE})", text
+            rf"(?:{subject})?(?:was |is )?\b[Bb]orn (?:on {DATE},? |{DATE},? )?(?:in|at) ({PLACE})",
+            text,
         )
         place = match[1].rstrip(",. ") if match and not re.match(DATE, match[1]) else ""
     return [place] if place else []
@@ -105,7 +111,8 @@ def country_of_citizenship(title: str, text: str) -> list[str]:
     lead = first_sentences(text, 1)
     match = re.search(
         rf"\b(?:is|was) (?:an? |the )(?:(?:former|retired|noted|famous|late|prominent|professional|"
-        rf"[Aa]cademy [Aa]ward[- ]winning|award[- ]winning|leading|\w+ian-?\s?born|\w+-\s?born)[ ,]+)*"
+        rf"[Aa]cademy [Aa]ward[- ]winning|award[- ]winning|leading|"
+        rf"\w+ian-?\s?born|\w+-\s?born)[ ,]+)*"
         rf"({DEMONYM_PATTERN})(?P<next>[\w\s-]{{0,12}})",
         lead,
     )
@@ -131,7 +138,10 @@ def cause_of_death(title: str, text: str) -> list[str]:
     return [match[1]] if match and is_person(text) else []
 
 
-_SCHOOL = r"(?:University|College|School|Academy|Institute|Conservatory|Harvard|Yale|Oxford|Cambridge|Polytechnic)"
+_SCHOOL = (
+    r"(?:University|College|School|Academy|Institute|Conservatory|Harvard|"
+    r"Yale|Oxford|Cambridge|Polytechnic)"
+)
 
 
 def educated_at(title: str, text: str) -> list[str]:
@@ -149,7 +159,8 @@ def educated_at(title: str, text: str) -> list[str]:
 def employer(title: str, text: str) -> list[str]:
     """'is a professor of linguistics at Leiden University'."""
     match = re.search(
-        rf"\b(?:professor|lecturer)\b(?: emeritus)?(?: of [\w\s,]{{3,60}}?)? at (?:the )?({NAME})", text
+        rf"\b(?:professor|lecturer)\b(?: emeritus)?(?: of [\w\s,]{{3,60}}?)? at (?:the )?({NAME})",
+        text,
     )
     return [match[1]] if match and re.search(_SCHOOL, match[1]) and is_person(text) else []
 

@@ -1,4 +1,4 @@
-"""How far the labelling functions agree with annotated evidences: precision and recall a relation."""
+"""How far the labelling functions agree with annotated evidences, relation by relation."""
 
 import re
 from collections import defaultdict
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from data_gen.weak_triples import LABELLING_FUNCTIONS
+from models.country_names import canonical_country
 
 _NOT_WORD = re.compile(r"[\W_]+")
 
@@ -26,7 +27,7 @@ class Agreement:
 
     @property
     def precision(self) -> float:
-        """Share of the found objects that name an annotated one, in a shorter or longer form too."""
+        """Share of the found objects that name an annotated one, be it shorter or longer."""
         return self.same / self.fired if self.fired else 0.0
 
     @property
@@ -45,8 +46,10 @@ def _words(text: str) -> str:
 
 
 def _same_entity(first: str, second: str) -> bool:
-    """Equal, or one begins or ends with the other's words."""
+    """Equal, names of one country, or one begins or ends with the other's words."""
     a, b = _words(first), _words(second)
+    if canonical_country(first) == canonical_country(second):
+        return True
     return a.startswith(b) or b.startswith(a) or a.endswith(b) or b.endswith(a)
 
 
@@ -62,9 +65,7 @@ def measure_labels(
     for (title, relation), objects in evidences.items():
         if title in passages:
             by_relation[relation].append((title, objects))
-    return [
-        _measure(relation, by_relation[relation], passages) for relation in LABELLING_FUNCTIONS
-    ]
+    return [_measure(relation, by_relation[relation], passages) for relation in LABELLING_FUNCTIONS]
 
 
 def _measure(
