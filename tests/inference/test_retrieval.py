@@ -192,6 +192,7 @@ def test_the_hybrid_prefers_what_both_find() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("kind", "expected"), [("bm25", 0.35), ("dense", 0.30), ("hybrid", 0.36)])
 def test_all_gold_passages_in_the_top_five_of_2wiki(
     kind: str, expected: float, tmp_path_factory: pytest.TempPathFactory
