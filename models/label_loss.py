@@ -4,7 +4,10 @@ A vocabulary of 49k to 128k entries makes the logits of a long prompt the larges
 training step. Only the label's positions enter the loss, so only their rows reach the LM head.
 """
 
+from typing import cast
+
 import torch
+from peft import PeftModel
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PretrainedConfig, PreTrainedModel
@@ -63,10 +66,15 @@ def decoder_body(model: nn.Module) -> nn.Module:
 
     LoRA layers sit inside the wrapped model's own modules, so the body found here uses them.
     """
-    unwrap = getattr(model, "get_base_model", None)
-    base: PreTrainedModel = unwrap() if unwrap else model
+    base = unwrapped(model)
     body = base.get_decoder()
     return base.base_model if body is None or body is base else body
+
+
+def unwrapped(model: nn.Module) -> PreTrainedModel:
+    """Return the backbone itself where PEFT wraps it; its adapters stay in it."""
+    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    return cast(PreTrainedModel, base)
 
 
 def _shifted(labels: Tensor) -> Tensor:

@@ -5,18 +5,18 @@ Any causal or encoder-decoder backbone, fully fine-tuned or with LoRA adapters
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from torch import Tensor, nn
-from transformers import GenerationMixin, PreTrainedModel
+from torch import FloatTensor, Tensor, nn
+from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
 from models.backbone import backbone_id, load_backbone, load_tokenizer
 from models.checkpoint import check_backbone, read_component_config, write_component
-from models.label_loss import IGNORE_INDEX, decoder_body, label_loss
+from models.label_loss import IGNORE_INDEX, decoder_body, label_loss, unwrapped
 from models.lora import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
 
 logger = logging.getLogger(__name__)
@@ -79,8 +79,7 @@ class TextToTriples(nn.Module):
     @property
     def backbone(self) -> PreTrainedModel:
         """The language model itself, adapters inside."""
-        unwrap = getattr(self.model, "get_base_model", None)
-        return unwrap() if unwrap else self.model
+        return unwrapped(self.model)
 
     def forward(
         self,
@@ -113,14 +112,12 @@ class TextToTriples(nn.Module):
         ).last_hidden_state
         lm_head = self.backbone.get_output_embeddings()
         loss, logits, _ = label_loss(states, labels, lm_head, num_items_in_batch, self.config)
-        return CausalLMOutput(loss=loss, logits=logits)
+        return CausalLMOutput(loss=cast(FloatTensor, loss), logits=cast(FloatTensor, logits))
 
     def generate(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Tensor:
         """Generate with the backbone's own `generate`; prompts of a causal model pad left."""
-        assert isinstance(self.backbone, GenerationMixin)
-        return self.backbone.generate(
-            input_ids=input_ids, attention_mask=attention_mask, **options
-        )
+        generate: Callable[..., Tensor] = self.backbone.generate  # type: ignore[assignment,operator]
+        return generate(input_ids=input_ids, attention_mask=attention_mask, **options)
 
     def gradient_checkpointing_enable(
         self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
@@ -181,8 +178,9 @@ class TextToTriples(nn.Module):
         if backbone is not None:
             check_backbone(stored, backbone_id(backbone), folder)
         if config.lora_rank == 0:
-            model: nn.Module = load_backbone(str(Path(folder) / MODEL_FOLDER), dtype)
-            model.config._name_or_path = config.backbone
+            whole = load_backbone(str(Path(folder) / MODEL_FOLDER), dtype)
+            whole.config._name_or_path = config.backbone
+            model: nn.Module = whole
         else:
             base = backbone
             if base is None or isinstance(base, str):
