@@ -10,7 +10,6 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from training.schedule import Clock
 
-
 # Logged, but of no use on a line that people read.
 NOT_SHOWN = ("num_input_tokens_seen", "train_runtime", "total_flos", "train_samples_per_second")
 

@@ -100,6 +100,7 @@ def _write_training_state(
     trainer: "ComponentTrainer", folder: Path, random_states: list[tuple[int, Any]]
 ) -> None:
     folder.mkdir()
+    assert trainer.optimizer is not None and trainer.lr_scheduler is not None
     save_optimizer(trainer.optimizer, folder)
     for process, state in random_states:
         (folder / f"rng_{process}.json").write_text(json.dumps(state))

@@ -69,8 +69,10 @@ def known_keys(settings_type: type, prefix: str = "") -> list[str]:
     """Every dotted key of the settings, leaves only, in declaration order."""
     keys: list[str] = []
     for name, kind in typing.get_type_hints(settings_type).items():
-        nested = known_keys(kind, f"{prefix}{name}.") if is_dataclass(kind) else [prefix + name]
-        keys.extend(nested)
+        if isinstance(kind, type) and is_dataclass(kind):
+            keys.extend(known_keys(kind, f"{prefix}{name}."))
+        else:
+            keys.append(prefix + name)
     return keys
 
 

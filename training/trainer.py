@@ -50,8 +50,13 @@ class ComponentTrainer(Trainer):
         validate: Validate,
         clock: Clock,
     ) -> None:
+        # Trainer wants an eval_dataset wherever it evaluates; `validate` holds the real one.
         super().__init__(
-            model=module, args=args, train_dataset=train_dataset, data_collator=collator
+            model=module,
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=train_dataset,
+            data_collator=collator,
         )
         self.lengths = lengths
         self.settings = settings
@@ -104,11 +109,12 @@ class ComponentTrainer(Trainer):
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW with its own learning rate for the graph encoder where the recipe gives one."""
         if self.optimizer is None:
-            optimizer_class, options = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+            optimizer_class, options = self.get_optimizer_cls_and_kwargs(self.args)
             self.optimizer = optimizer_class(self._parameter_groups(), **options)
         return self.optimizer
 
     def _parameter_groups(self) -> list[dict[str, Any]]:
+        assert self.model is not None
         decayed = set(self.get_decay_parameter_names(self.model))
         groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
         for name, parameter in self.model.named_parameters():
@@ -130,8 +136,10 @@ class ComponentTrainer(Trainer):
     ) -> torch.optim.lr_scheduler.LRScheduler:
         """The recipe's schedule over steps and, with a budget, over time."""
         if self.lr_scheduler is None:
+            optimizer = optimizer or self.optimizer
+            assert optimizer is not None
             self.lr_scheduler = build_scheduler(
-                optimizer or self.optimizer,
+                optimizer,
                 self.settings.schedule,
                 self.settings.warmup_ratio,
                 num_training_steps,
@@ -172,6 +180,7 @@ class ComponentTrainer(Trainer):
         if checkpoint is None:
             return
         folder = Path(checkpoint)
+        assert self.optimizer is not None and self.lr_scheduler is not None
         load_optimizer(self.optimizer, folder)
         state = json.loads((folder / "progress.json").read_text())
         self.lr_scheduler.load_state_dict(state["scheduler"])

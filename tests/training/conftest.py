@@ -1,0 +1,68 @@
+"""Tiny data and backbone that every training test shares."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from models.formats.history import HistoryStep
+from models.formats.records import RasSample, TriplesSample, write_records
+from models.formats.triples import Triple
+from tests.tiny import tiny_backbone
+
+ROOT = Path(__file__).resolve().parents[2]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny random language model."""
+    return tiny_backbone(tmp_path_factory.mktemp("backbone"))
+
+
+@pytest.fixture(scope="session")
+def triples_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight text-to-triples samples of different lengths."""
+    path = tmp_path_factory.mktemp("data") / "triples.jsonl"
+    samples = [
+        TriplesSample(f"t{i}", f"Ada{'a' * i} is {i}.", [Triple(f"Ada{i}", "age", str(i))])
+        for i in range(8)
+    ]
+    write_records(path, samples)
+    return path
+
+
+@pytest.fixture(scope="session")
+def ras_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Plans and answers of four questions, with and without a history."""
+    path = tmp_path_factory.mktemp("data") / "ras.jsonl"
+    samples: list[RasSample] = []
+    for i in range(4):
+        question = f"Where is Ada{i}?"
+        history = [HistoryStep(f"Find Ada{i}", (Triple(f"Ada{i}", "lives in", f"City{i}"),))]
+        samples += [
+            RasSample(f"q{i}/plan/0", "plan", question, [], f"[SUBQ] Find Ada{i}"),
+            RasSample(f"q{i}/plan/1", "plan", question, history, "[SUFFICIENT]"),
+            RasSample(f"q{i}/answer", "answer", question, history, f"City{i}"),
+        ]
+    write_records(path, samples)
+    return path
+
+
+@pytest.fixture(scope="session")
+def run_script() -> Run:
+    """Run a training script as a user does, from another folder."""
+
+    def run(
+        script: str, *arguments: str, cwd: Path, launch: Sequence[str] = (sys.executable,)
+    ) -> "subprocess.CompletedProcess[str]":
+        command = [*launch, str(ROOT / "training" / script), *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        return subprocess.run(
+            command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600
+        )
+
+    return run

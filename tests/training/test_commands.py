@@ -1,0 +1,112 @@
+"""The real command lines, end to end on a tiny backbone."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peft import PeftModel
+from safetensors import safe_open
+
+from models.backbone import load_backbone
+from models.graph_llm import GraphLLM
+from models.text_to_triples import TextToTriples
+from tests.training.conftest import ROOT, Run
+
+LAUNCH = (sys.executable, "-m", "accelerate.commands.launch")
+TINY = {"train_t2t.py": "t2t_tiny.yaml", "train_ras.py": "ras_tiny.yaml"}
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def arguments(script: str, data: Path, backbone: Path, *overrides: str) -> list[str]:
+    fixed = [f"data.train={data}", f"data.dev={data}", f"model.backbone={backbone}"]
+    config = ROOT / "configs" / TINY[script]
+    return ["--config", str(config), "--json", "output_dir=out", *fixed, *overrides]
+
+
+def last_json(output: str) -> dict[str, Any]:
+    return dict(json.loads(output.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("script", TINY)
+def test_help(script: str, run_script: Run, tmp_path: Path) -> None:
+    done = run_script(script, "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "--config" in done.stdout and "key=value" in done.stdout
+
+
+def test_t2t_trains_saves_and_resumes(
+    run_script: Run, triples_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    steps = ("train.max_steps=4", "train.save_steps=2", "validation.samples=2")
+    given = arguments("train_t2t.py", triples_file, backbone, *steps)
+    done = run_script("train_t2t.py", *given, cwd=tmp_path, launch=(*LAUNCH, "--cpu"))
+    assert done.returncode == 0, done.stderr
+    assert "⟦(S> Ada" in done.stdout and "expected duration" in done.stdout
+    assert "Trainable parameters" in done.stdout and "tokens/s" in done.stderr
+    figures = last_json(done.stdout)
+    assert figures["steps"] == 4 and "eval_triple_f1" in figures and "eval_rougeL" in figures
+    out = tmp_path / "out"
+    assert json.loads((out / "metrics.json").read_text())["eval_loss"] == figures["eval_loss"]
+    assert list((out / "tensorboard").glob("events*"))
+    assert not list(out.glob(".*"))
+    check_holds_no_frozen_weight(out, backbone)
+    TextToTriples.from_pretrained(out)
+
+    more = arguments(
+        "train_t2t.py", triples_file, backbone, *steps, "train.resume=out/checkpoint-2"
+    )
+    resumed = run_script("train_t2t.py", *more, cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    # Same data order, optimizer, schedule and random state: the same end.
+    assert last_json(resumed.stdout)["eval_loss"] == pytest.approx(figures["eval_loss"], abs=1e-6)
+
+
+def test_ras_trains_and_saves(
+    run_script: Run, ras_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    steps = ("train.max_steps=3", "train.graph_learning_rate=0.001", "train.eval_steps=2")
+    given = arguments("train_ras.py", ras_file, backbone, *steps)
+    done = run_script("train_ras.py", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    figures = last_json(done.stdout)
+    assert {"eval_plan_accuracy", "eval_plan_macro_f1", "eval_answer_f1"} <= figures.keys()
+    assert "eval_loss" in done.stderr
+    check_holds_no_frozen_weight(tmp_path / "out", backbone)
+    assert GraphLLM.from_pretrained(tmp_path / "out").graph_encoder is not None
+
+
+def check_holds_no_frozen_weight(folder: Path, backbone: Path) -> None:
+    """Only adapters and graph encoder are stored, and plain PEFT loads the adapters."""
+    for path in folder.rglob("*.safetensors"):
+        with safe_open(path, "pt") as weights:
+            names = list(weights.keys())
+        if path.name == "adapter_model.safetensors":
+            assert names and all("lora_" in name for name in names)
+    assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt*"))
+    PeftModel.from_pretrained(load_backbone(str(backbone)), str(folder))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (("train.foo=1",), "unknown key 'train.foo'"),
+        (("train.num_processes=2",), "train.num_processes=2, but 1 started"),
+        (("model.max_output_tokens=10",), "the label is cut away in 8 samples: t0, t1"),
+        (("train.resume=nowhere",), "holds no checkpoint"),
+        (("data.dev=missing.jsonl",), "missing.jsonl: no such file"),
+    ],
+)
+def test_bad_input_ends_with_one_line(
+    overrides: tuple[str, ...],
+    said: str,
+    run_script: Run,
+    triples_file: Path,
+    backbone: Path,
+    tmp_path: Path,
+) -> None:
+    given = arguments("train_t2t.py", triples_file, backbone, *overrides)
+    done = run_script("train_t2t.py", *given, cwd=tmp_path)
+    assert done.returncode == 1
+    assert said in done.stderr.splitlines()[-1]

@@ -1,0 +1,99 @@
+"""Recipes: every one parses, every key is commented, and what is wrong is named."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from training.config import ConfigError, expected_type, known_keys, load_config
+from training.settings import RasSettings, Schedule, T2TSettings
+
+CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
+REQUIRED = ["output_dir=out", "data.train=train.jsonl", "model.backbone=folder"]
+
+
+def settings_type(path: Path) -> type[T2TSettings]:
+    return RasSettings if path.name.startswith("ras") else T2TSettings
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("output_dir: out\ndata: {train: train.jsonl}\ntrain: {batch_size: 4}\n")
+    return path
+
+
+def test_all_recipes_are_there() -> None:
+    names = {path.stem for path in CONFIGS}
+    assert names >= {
+        *("t2t_tiny", "t2t_smollm2", "t2t_smollm2_webnlg", "t2t_flan_t5_large", "t2t_llama3_2_3b"),
+        *("ras_tiny", "ras_smollm2", "ras_llama2_7b", "ras_llama3_8b"),
+    }
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_recipe_parses_and_says_how_to_launch_it(path: Path) -> None:
+    load_config(settings_type(path), path, REQUIRED)
+    header = path.read_text().split("\n\n")[0]
+    assert f"configs/{path.name}" in header
+    assert "accelerate launch" in header
+    script = "train_ras.py" if path.name.startswith("ras") else "train_t2t.py"
+    assert f"training/{script} " in header
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_key_of_a_recipe_is_commented_with_its_type(path: Path) -> None:
+    keys: list[str] = []
+    parents: list[str] = []
+    for line in path.read_text().splitlines():
+        if not (match := re.match(r"( *)(\w+):(.*?)  # (.+)", line)):
+            assert not line.strip() or line.startswith("#"), f"no comment: {line}"
+            continue
+        indent, name, value, comment = match.groups()
+        parents = [*parents[: len(indent) // 2], name]
+        if value:
+            keys.append(".".join(parents))
+            kind = re.escape(expected_type(settings_type(path), keys[-1]))
+            assert re.match(rf"{kind}, (required|default .+): ", comment), line
+    assert keys == known_keys(settings_type(path))
+
+
+def test_overrides_win_over_the_file(recipe: Path) -> None:
+    overrides = ["train.batch_size=2", "train.schedule=linear", "model.lora.targets=[q_proj]"]
+    settings = load_config(T2TSettings, recipe, overrides)
+    assert settings.train.batch_size == 2
+    assert settings.train.schedule is Schedule.linear
+    assert settings.model.lora.targets == ["q_proj"]
+    assert load_config(T2TSettings, recipe).train.batch_size == 4
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("train.foo=1", ["train.foo", "train.batch_size"]),
+        ("train.batch_size=many", ["train.batch_size", "int"]),
+        ("train.schedule=steep", ["train.schedule", "linear|cosine|constant"]),
+        ("train=3", ["group of keys"]),
+        ("train.seed", ["key=value"]),
+    ],
+)
+def test_wrong_override_is_named(recipe: Path, override: str, said: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(T2TSettings, recipe, [override])
+    assert all(part in str(error.value) for part in [override, *said])
+
+
+def test_wrong_key_in_file_names_the_file(recipe: Path) -> None:
+    recipe.write_text("train: {learning_rate: fast}\n")
+    with pytest.raises(ConfigError, match=r"recipe\.yaml: key 'train\.learning_rate' .* float"):
+        load_config(T2TSettings, recipe)
+    recipe.write_text("train: [1, 2\n")
+    with pytest.raises(ConfigError, match=r"recipe\.yaml: not valid YAML"):
+        load_config(T2TSettings, recipe)
+
+
+def test_missing_required_values_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "empty.yaml"
+    path.write_text("")
+    with pytest.raises(ConfigError, match=r"data\.train \(str\), output_dir \(str\)"):
+        load_config(T2TSettings, path)

@@ -1,0 +1,128 @@
+"""Sampler, collator, schedule, saved state, and measures of known outputs."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.formats.records import RasSample, TriplesSample
+from models.formats.triples import Triple, format_triples
+from training.collators import Collator
+from training.datasets import TrainingSample
+from training.sampler import LengthGroupedSampler
+from training.schedule import Clock, build_scheduler, learning_rate_factor
+from training.settings import Schedule
+from training.training_state import load_optimizer, rng_state, save_optimizer, set_rng_state
+from training.validation_ras import score_ras
+from training.validation_t2t import score_t2t
+
+LENGTHS = np.random.default_rng(0).integers(1, 500, size=403).tolist()
+
+
+def test_sampler_gives_every_sample_once_in_a_new_order_each_epoch() -> None:
+    sampler = LengthGroupedSampler(LENGTHS, 8, seed=1)
+    first = list(sampler)
+    assert sorted(first) == list(range(len(LENGTHS)))
+    assert first == list(LengthGroupedSampler(LENGTHS, 8, seed=1))
+    sampler.set_epoch(1)
+    assert list(sampler) != first
+
+
+def test_sampler_groups_by_length() -> None:
+    def padding(order: list[int]) -> float:
+        batches = [order[i : i + 8] for i in range(0, len(order), 8)]
+        padded = sum(max(LENGTHS[j] for j in batch) * len(batch) for batch in batches)
+        return sum(LENGTHS) / padded
+
+    assert padding(list(LengthGroupedSampler(LENGTHS, 8, 0))) > 0.9
+    assert padding(list(LengthGroupedSampler(LENGTHS, 8, 0, group=False))) < 0.7
+
+
+def test_collator_masks_everything_but_the_label() -> None:
+    samples = [
+        TrainingSample("a", np.array([1, 5, 6, 7, 2], dtype=np.int32), 3),
+        TrainingSample("b", np.array([1, 8, 2], dtype=np.int32), 1),
+    ]
+    batch = Collator(pad_token_id=0)(samples)
+    assert batch["sample_ids"] == ["a", "b"]
+    assert batch["input_ids"].tolist() == [[1, 5, 6, 7, 2], [1, 8, 2, 0, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
+    assert batch["labels"].tolist() == [[-100, -100, -100, 7, 2], [-100, 8, 2, -100, -100]]
+
+
+def test_collator_pads_targets_of_an_encoder_decoder() -> None:
+    ids = [np.arange(n, dtype=np.int32) for n in (3, 2)]
+    samples = [TrainingSample("a", ids[0], 3, ids[1]), TrainingSample("b", ids[1], 2, ids[0])]
+    batch = Collator(pad_token_id=9)(samples)
+    assert batch["input_ids"].tolist() == [[0, 1, 2], [0, 1, 9]]
+    assert batch["labels"].tolist() == [[0, 1, -100], [0, 1, 2]]
+
+
+def test_learning_rate_warms_up_and_decays() -> None:
+    assert learning_rate_factor(Schedule.linear, 0.05, 0.1) == pytest.approx(0.5)
+    assert learning_rate_factor(Schedule.linear, 0.55, 0.1) == pytest.approx(0.5)
+    assert learning_rate_factor(Schedule.cosine, 0.55, 0.1) == pytest.approx(0.5)
+    assert learning_rate_factor(Schedule.constant, 0.9, 0.1) == 1.0
+    assert learning_rate_factor(Schedule.cosine, 1.5, 0.0) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_learning_rate_follows_the_clock_where_that_ends_first() -> None:
+    clock = Clock(budget_minutes=1)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler = build_scheduler(optimizer, Schedule.linear, 0.0, 1000, clock)
+    clock.earlier_seconds = 45.0
+    optimizer.step()
+    scheduler.step()
+    assert scheduler.get_last_lr() == pytest.approx([0.25])
+
+
+def test_optimizer_and_random_state_come_back(tmp_path: Path) -> None:
+    def fresh() -> tuple[torch.nn.Parameter, torch.optim.Optimizer]:
+        parameter = torch.nn.Parameter(torch.ones(3))
+        return parameter, torch.optim.AdamW([parameter], lr=0.1)
+
+    def step(parameter: torch.nn.Parameter, optimizer: torch.optim.Optimizer) -> None:
+        parameter.grad = torch.arange(3.0)
+        optimizer.step()
+
+    parameter, optimizer = fresh()
+    step(parameter, optimizer)
+    save_optimizer(optimizer, tmp_path)
+    other, restored = fresh()
+    other.data.copy_(parameter.data)
+    load_optimizer(restored, tmp_path)
+    step(parameter, optimizer)
+    step(other, restored)
+    assert torch.equal(parameter, other)
+
+    state = rng_state()
+    drawn = random.random(), float(np.random.rand()), float(torch.rand(1))
+    set_rng_state(state)
+    assert drawn == (random.random(), float(np.random.rand()), float(torch.rand(1)))
+
+
+def test_t2t_figures_of_known_outputs() -> None:
+    triples = [Triple("Ada", "born", "1815"), Triple("Ada", "field", "maths")]
+    sample = TriplesSample("a", "text", triples)
+    perfect = score_t2t([format_triples(triples)], [sample])
+    assert perfect["triple_f1"] == perfect["rougeL"] == 1.0
+    half = score_t2t([format_triples(triples[:1])], [sample])
+    assert (half["triple_precision"], half["triple_recall"]) == (1.0, 0.5)
+    garbage = score_t2t(["(S> broken | nothing"], [sample])
+    assert garbage["triple_f1"] == 0.0
+
+
+def test_ras_figures_of_known_outputs() -> None:
+    records = [
+        RasSample("q/plan/0", "plan", "Q?", [], "[SUBQ] where is Ada"),
+        RasSample("q/plan/1", "plan", "Q?", [], "[SUFFICIENT]"),
+        RasSample("q/answer", "answer", "Q?", [], "London"),
+    ]
+    perfect = score_ras([record.label for record in records], records)
+    assert perfect["plan_accuracy"] == perfect["plan_macro_f1"] == perfect["subquery_f1"] == 1.0
+    assert perfect["answer_em"] == perfect["answer_f1"] == 1.0
+    garbage = score_ras(["?", "", "Paris"], records)
+    assert garbage["plan_accuracy"] == garbage["subquery_f1"] == garbage["answer_f1"] == 0.0
+    assert garbage["malformed_plans"] == 2
