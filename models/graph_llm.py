@@ -15,6 +15,7 @@ from transformers.utils.generic import ModelOutput
 
 from models.backbone import backbone_id, load_backbone, load_tokenizer
 from models.checkpoint import check_backbone, read_component_config, write_component
+from models.cpu_attention import use_cpu_training_attention
 from models.graph import GraphBatch
 from models.graph_encoder import GraphEncoder
 from models.graph_llm_config import GraphLLMConfig
@@ -60,6 +61,7 @@ class GraphLLM(nn.Module):
         self.identity = identity
         if self.backbone.dtype != torch.float32:
             _leave_casting_to_autocast(language_model)
+        use_cpu_training_attention(self.backbone)
 
     @property
     def backbone(self) -> PreTrainedModel:

@@ -1,0 +1,130 @@
+"""Causal attention whose backward pass suits a CPU with bfloat16 matrix units.
+
+PyTorch's CPU kernel runs the backward pass of attention in bfloat16 several times slower than the
+same products do as plain matrix multiplications. The forward pass here is PyTorch's own; the
+backward pass recomputes the weights block by block, with grouped queries in one product, so that it
+keeps no [T, T] matrix between the passes.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+NAME = "cpu_training"
+QUERY_BLOCK = 256
+
+
+class CausalAttention(torch.autograd.Function):
+    """Causal attention of queries [B, H, T, D] over keys and values [B, G, T, D].
+
+    H is a multiple of G; key head i serves H / G query heads in a row, as in transformers.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """Attention output [B, H, T, D]."""
+        ctx.save_for_backward(query, key, value)
+        ctx.scale = scale
+        groups = query.shape[1] // key.shape[1]
+        return F.scaled_dot_product_attention(
+            query,
+            key.repeat_interleave(groups, dim=1),
+            value.repeat_interleave(groups, dim=1),
+            is_causal=True,
+            scale=scale,
+        )
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:  # type: ignore[override]
+        """Gradients of query, key and value."""
+        query, key, value = ctx.saved_tensors
+        batch, heads, length, width = query.shape
+        rows, groups = batch * key.shape[1], heads // key.shape[1]
+        queries = (query * ctx.scale).reshape(rows, groups, length, width)
+        grads = grad.reshape(rows, groups, length, width)
+        keys, values = key.reshape(rows, length, width), value.reshape(rows, length, width)
+        grad_query = torch.empty_like(queries)
+        grad_key = torch.zeros(keys.shape, dtype=torch.float32)
+        grad_value = torch.zeros(values.shape, dtype=torch.float32)
+        for start in range(0, length, QUERY_BLOCK):
+            end = min(start + QUERY_BLOCK, length)
+            block = (rows, groups * (end - start), width)
+            query_block = queries[:, :, start:end].reshape(block)
+            grad_block = grads[:, :, start:end].reshape(block)
+            weights = _weights(query_block, keys[:, :end], start, end)
+            grad_weights = grad_block @ values[:, :end].transpose(1, 2)
+            # PyTorch's own derivative of the softmax, one pass over the block.
+            grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, query.dtype)
+            grad_query[:, :, start:end] = (grad_scores @ keys[:, :end]).reshape(
+                rows, groups, end - start, width
+            )
+            grad_key[:, :end] += grad_scores.transpose(1, 2) @ query_block
+            grad_value[:, :end] += weights.transpose(1, 2) @ grad_block
+        return (
+            grad_query.reshape(query.shape).mul_(ctx.scale),
+            grad_key.reshape(key.shape).to(key.dtype),
+            grad_value.reshape(value.shape).to(value.dtype),
+            None,
+        )
+
+
+def _weights(query_block: Tensor, keys: Tensor, start: int, end: int) -> Tensor:
+    """Attention weights [rows, queries, end] of the queries from `start` to `end`."""
+    scores = query_block @ keys.transpose(1, 2)
+    size = end - start
+    future = torch.ones(size, size, dtype=torch.bool).triu(1)
+    by_group = scores.view(scores.shape[0], -1, size, end)
+    by_group[..., start:].masked_fill_(future, float("-inf"))
+    return scores.softmax(dim=-1)
+
+
+def cpu_training_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attention as transformers calls it; `sdpa` wherever `CausalAttention` does not apply."""
+    applies = (
+        attention_mask is None
+        and dropout == 0.0
+        and torch.is_grad_enabled()
+        and any(tensor.requires_grad for tensor in (query, key, value))
+        and query.device.type == "cpu"
+        and query.dtype == torch.bfloat16
+        and query.shape[2] == key.shape[2] > 1
+        and key.shape == value.shape
+        and getattr(module, "is_causal", True)
+        and all(options.get(name) is None for name in ("is_causal", "position_bias", "cache"))
+    )
+    if not applies:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
+        )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return CausalAttention.apply(query, key, value, scale).transpose(1, 2).contiguous(), None
+
+
+def use_cpu_training_attention(model: PreTrainedModel) -> None:
+    """Let a causal language model in bfloat16 on a CPU train with `CausalAttention`.
+
+    Other models, and those that do not use `sdpa`, stay as they are.
+    """
+    suited = model.device.type == "cpu" and model.dtype == torch.bfloat16
+    if suited and not model.config.is_encoder_decoder and _implementation(model) == "sdpa":
+        AttentionInterface.register(NAME, cpu_training_attention)
+        AttentionMaskInterface.register(NAME, sdpa_mask)
+        model.set_attn_implementation(NAME)
+
+
+def _implementation(model: PreTrainedModel) -> str | None:
+    return getattr(model.config, "_attn_implementation", None)
