@@ -100,6 +100,7 @@ class TriplesBuild:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.skipped = SkippedRecords(options.skip_bad)
+        # How many samples of each kind, and how many were left out for which reason.
         self.kinds: Counter[str] = Counter()
         self.sources: list[dict[str, object]] = []
         self.agreement: list[dict[str, Any]] = []
@@ -113,6 +114,8 @@ class TriplesBuild:
         for source in self.options.source:
             read = self._passages if source.name in _QA_SOURCES else self._texts
             chosen = self._capped(source.name, read(source))
+            if source.name not in _QA_SOURCES:
+                self.kinds[source.name] += len(chosen)
             for sample in (shortened(s, limit) if limit else s for s in chosen):
                 if not sample.triples:
                     self.kinds["nothing stated within the limit of words"] += 1
@@ -152,7 +155,6 @@ class TriplesBuild:
             kept = self._kept_triples(sample)
             if kept:
                 samples.append(TriplesSample(f"{source.name}/{sample.id}", sample.text, kept))
-        self.kinds[source.name] += len(samples)
         self.sources.append(source_entry(source, count))
         return samples
 

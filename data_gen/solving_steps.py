@@ -181,7 +181,7 @@ def decomposition_steps(record: QuestionRecord) -> list[SolvingStep]:
 
 
 def supporting_steps(record: QuestionRecord) -> list[SolvingStep]:
-    """Steps from supporting facts alone (HotpotQA): one a paragraph, those of the question first."""
+    """Steps from supporting facts alone (HotpotQA): one a paragraph."""
     passages = {p.title: p for p in reversed(context_passages(record))}
     titles = list(dict.fromkeys(title for title, _ in record.supporting_facts))
     titles.sort(key=lambda title: not mentions(record.question, title))

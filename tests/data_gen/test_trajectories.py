@@ -1,0 +1,267 @@
+"""RAS Algorithm 1: the states of hand-made questions step by step, and what holds for all."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_gen.context_search import PassageSearch
+from data_gen.labels import ContradictoryLabelsError, check_labels
+from data_gen.passage_triples import PassageTriples
+from data_gen.sampling import PlanSampling, choose_plan_samples
+from data_gen.solving_steps import (
+    aligned_titles,
+    decomposition_steps,
+    evidence_steps,
+    solving_order,
+    solving_steps,
+)
+from data_gen.splits import split_of
+from data_gen.subq_sources import prepare_questions
+from data_gen.trajectories import OracleOptions, trajectory_samples, with_gold
+from models.formats.history import HistoryStep
+from models.formats.records import DecompositionStep, PassageRecord, QuestionRecord, RasSample
+from models.formats.triples import Triple
+
+ZONE = PassageRecord("1", "The Zone (2017 film)", "The Zone is a 2017 film directed by Denys Roe.")
+ROE = PassageRecord("2", "Denys Roe", "Denys Roe (born 3 May 1967 in Montreal) is a filmmaker.")
+OTHER = PassageRecord("3", "Lake", "Lake is a lake in Poland.")
+DIRECTOR = Triple("The Zone (2017 film)", "director", "Denys Roe")
+BIRTHPLACE = Triple("Denys Roe", "place of birth", "Montreal")
+FACTS = {"1": [DIRECTOR], "2": [BIRTHPLACE], "3": [Triple("Lake", "country", "Poland")]}
+ASKED_DIRECTOR = "Who directed The Zone (2017 Film)?"
+ASKED_BIRTHPLACE = "Where was Denys Roe born?"
+SURE = OracleOptions(gold_rate=1.0)
+NEVER = OracleOptions(gold_rate=0.0)
+
+
+def zone_question() -> QuestionRecord:
+    return QuestionRecord(
+        "q1",
+        "Where was the director of The Zone (2017 Film) born?",
+        "Montreal",
+        context=[(p.title, [p.text]) for p in (ZONE, ROE, OTHER)],
+        supporting_facts=[(ZONE.title, 0), (ROE.title, 0)],
+        evidences=[Triple("The Zone", "director", "Denys Roe"), BIRTHPLACE],
+    )
+
+
+def walk(
+    retrieved: dict[str, list[PassageRecord]], options: OracleOptions = SURE
+) -> list[RasSample]:
+    record = zone_question()
+    found = {record.question: [], ASKED_DIRECTOR: [], ASKED_BIRTHPLACE: [], **retrieved}
+    passages = {p.text: p.id for p in (ZONE, ROE, OTHER)}
+    steps = solving_steps(record, {})
+    return trajectory_samples(record, steps, found, lambda p: FACTS[passages[p.text]], options)
+
+
+def labels(samples: list[RasSample]) -> list[str]:
+    return [sample.label for sample in samples]
+
+
+def test_first_query_is_the_question_then_each_missing_fact_then_sufficient() -> None:
+    question = zone_question().question
+    samples = walk({question: [OTHER]})
+    assert labels(samples) == [
+        f"[SUBQ] {question}",
+        f"[SUBQ] {ASKED_DIRECTOR}",
+        f"[SUBQ] {ASKED_BIRTHPLACE}",
+        "[SUFFICIENT]",
+        "Montreal",
+    ]
+    assert [sample.id for sample in samples] == [
+        "q1/plan/0",
+        "q1/plan/1",
+        "q1/plan/2",
+        "q1/plan/3",
+        "q1/answer",
+    ]
+    assert samples[-1].history == [
+        HistoryStep(question, (FACTS["3"][0],)),
+        HistoryStep(ASKED_DIRECTOR, (DIRECTOR,)),
+        HistoryStep(ASKED_BIRTHPLACE, (BIRTHPLACE,)),
+    ]
+    assert [sample.history for sample in samples[:4]] == [samples[-1].history[:k] for k in range(4)]
+
+
+def test_a_fact_that_came_with_the_question_is_not_asked_for() -> None:
+    question = zone_question().question
+    assert labels(walk({question: [ZONE]}))[1:3] == [f"[SUBQ] {ASKED_BIRTHPLACE}", "[SUFFICIENT]"]
+    assert labels(walk({question: [ZONE, ROE]}))[1:] == ["[SUFFICIENT]", "Montreal"]
+    assert labels(walk({question: [ROE]}))[1:3] == [f"[SUBQ] {ASKED_DIRECTOR}", "[SUFFICIENT]"]
+
+
+def test_a_missed_bridge_is_not_named_by_a_later_question() -> None:
+    samples = walk({}, NEVER)
+    assert labels(samples)[1:] == [f"[SUBQ] {ASKED_DIRECTOR}", "[SUFFICIENT]", "Montreal"]
+
+
+def test_a_question_without_facts_needs_no_retrieval() -> None:
+    record = QuestionRecord("q2", "Is two more than one?", "yes")
+    samples = trajectory_samples(record, [], {}, lambda passage: [], SURE)
+    assert labels(samples) == ["[NO_RETRIEVAL]", "yes"]
+    assert [sample.task for sample in samples] == ["plan", "answer"]
+    assert all(sample.history == [] for sample in samples)
+
+
+def test_gold_passage_goes_first_where_retrieval_missed_it() -> None:
+    step = solving_steps(zone_question(), {})[0]
+    assert with_gold([OTHER, ROE, OTHER], step, "k", SURE)[0].title == ZONE.title
+    assert with_gold([OTHER, ZONE], step, "k", SURE) == [OTHER, ZONE]
+    assert with_gold([OTHER], step, "k", NEVER) == [OTHER]
+    rate = sum(with_gold([OTHER], step, str(i), OracleOptions())[0] != OTHER for i in range(2000))
+    assert 0.87 < rate / 2000 < 0.93
+
+
+def test_musique_steps_fill_references_and_know_by_the_supporting_passage() -> None:
+    record = QuestionRecord(
+        "m1",
+        "When was the school of the mayor founded?",
+        "1963",
+        context=[
+            ("Mayor Roe", ["Roe went to Yale School."]),
+            ("Yale School", ["Founded in 1963."]),
+        ],
+        question_decomposition=[
+            DecompositionStep("mayor roe >> educated at", "Yale School", 0),
+            DecompositionStep("when was #1 founded", "1963", 1),
+        ],
+    )
+    first, second = decomposition_steps(record)
+    assert (first.subquery, second.subquery) == (
+        "Where was mayor roe educated?",
+        "When was Yale School founded?",
+    )
+    assert second.needs == (0,)
+    assert first.fact == Triple("mayor roe", "educated at", "Yale School")
+    prepared = prepare_questions([record], None, triples := PassageTriples(), 1)[0]
+    samples = trajectory_samples(
+        record, prepared.steps, prepared.retrieved, triples.of, OracleOptions(1, gold_rate=1.0)
+    )
+    assert samples[-2].label == "[SUFFICIENT]"
+    assert samples[-1].label == "1963"
+
+
+def test_world_decompositions_are_the_subqueries() -> None:
+    record = QuestionRecord(
+        "w1",
+        "Where was the maker of X born?",
+        "Y",
+        evidences=[Triple("X", "maker", "M"), Triple("M", "birthplace", "Y")],
+        question_decomposition=[
+            DecompositionStep("Who made X?", "M"),
+            DecompositionStep("Where was M born?", "Y"),
+        ],
+    )
+    assert [s.subquery for s in evidence_steps(record, {})] == ["Who made X?", "Where was M born?"]
+
+
+def test_evidence_without_text_stands_for_its_passage() -> None:
+    record = QuestionRecord(
+        "e1", "Who directed Xanadu?", "May", evidences=[Triple("Xanadu", "director", "May")]
+    )
+    triples = PassageTriples()
+    prepared = prepare_questions([record], [OTHER], triples, 2)[0]
+    samples = trajectory_samples(record, prepared.steps, prepared.retrieved, triples.of, SURE)
+    assert Triple("Xanadu", "director", "May") in samples[-1].history[0].triples
+
+
+def test_subjects_under_another_name_take_the_supporting_titles_left() -> None:
+    record = QuestionRecord(
+        "t",
+        "?",
+        "Henry I",
+        supporting_facts=[
+            ("Margaret of Holland, Countess of Henneberg", 1),
+            ("Matilda, Duchess", 0),
+        ],
+        evidences=[
+            Triple("Margaret of Henneberg", "mother", "Matilda"),
+            Triple("Matilda", "father", "Henry I"),
+        ],
+    )
+    titles = [title for title, _ in record.supporting_facts]
+    assert aligned_titles(record.evidences, titles, record) == {
+        "Margaret of Henneberg": "Margaret of Holland, Countess of Henneberg",
+        "Matilda": "Matilda, Duchess",
+    }
+
+
+@given(st.permutations(range(4)))
+def test_solving_order_puts_a_bridge_before_what_needs_it(order: list[int]) -> None:
+    chain = [Triple(f"e{i}", "p", f"e{i + 1}") for i in range(4)]
+    shuffled = [chain[i] for i in order]
+    assert [shuffled[i] for i in solving_order(shuffled)] == chain
+
+
+def test_solving_order_survives_a_circle() -> None:
+    assert sorted(solving_order([Triple("a", "p", "b"), Triple("b", "p", "a")])) == [0, 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sets(st.integers(0, 3)), st.lists(st.integers(0, 3), max_size=4), st.integers(0, 5))
+def test_every_walk_ends_sufficient_and_follows_the_solving_order(
+    missed: set[int], with_question: list[int], seed: int
+) -> None:
+    chain = [Triple(f"Entity {i}", "director", f"Entity {i + 1}") for i in range(4)]
+    passages = [PassageRecord(str(i), t.subject, f"text {i}") for i, t in enumerate(chain)]
+    record = QuestionRecord("c", "Which entity?", "Entity 4", evidences=chain)
+    steps = evidence_steps(record, {passage.title: passage for passage in passages})
+    retrieved = {record.question: [passages[i] for i in with_question]}
+    retrieved |= {s.subquery: [] if i in missed else [passages[i]] for i, s in enumerate(steps)}
+    options = OracleOptions(top_k=4, gold_rate=0.5, seed=seed)
+    samples = trajectory_samples(
+        record, steps, retrieved, lambda passage: [chain[int(passage.id)]], options
+    )
+    asked = [s.label.removeprefix("[SUBQ] ") for s in samples[1:-2]]
+    order = [step.subquery for step in steps]
+    assert [order.index(query) for query in asked] == sorted(order.index(query) for query in asked)
+    assert samples[-2].label == "[SUFFICIENT]"
+    assert samples[-1].task == "answer"
+    assert len({split_of(sample.question_id, seed) for sample in samples}) == 1
+    assert check_labels(samples, drop_contradictions=False).samples == samples
+
+
+def plan(sample_id: str, label: str, question: str = "Q?") -> RasSample:
+    return RasSample(sample_id, "plan", question, [HistoryStep("Q?", (DIRECTOR,))], label)
+
+
+def test_one_prompt_with_two_labels_is_refused_with_both_ids() -> None:
+    samples = [plan("a/plan/1", "[SUFFICIENT]"), plan("b/plan/1", "[SUBQ] Who?")]
+    with pytest.raises(ContradictoryLabelsError, match=r"a/plan/1.*b/plan/1"):
+        check_labels(samples, drop_contradictions=False)
+    checked = check_labels(samples, drop_contradictions=True)
+    assert ([s.id for s in checked.samples], checked.contradictions) == (["a/plan/1"], 1)
+
+
+def test_a_prompt_that_comes_again_with_its_label_is_dropped() -> None:
+    checked = check_labels(
+        [plan("a/plan/1", "[SUFFICIENT]"), plan("b/plan/1", "[SUFFICIENT]")], False
+    )
+    assert (len(checked.samples), checked.repeats) == (1, 1)
+
+
+def test_sampling_keeps_answers_and_the_asked_share_of_states() -> None:
+    samples = []
+    for number in range(400):
+        steps = [HistoryStep("Q?", (DIRECTOR,))] * 3
+        for k in range(4):
+            samples.append(
+                RasSample(f"q{number}/plan/{k}", "plan", "Q?", steps[:k], "[SUFFICIENT]")
+            )
+        samples.append(RasSample(f"q{number}/answer", "answer", "Q?", steps, "A"))
+    kept = choose_plan_samples(samples, PlanSampling(1.3, first_fraction=0.25, seed=1))
+    states = [s for s in kept if s.task == "plan" and s.history]
+    first = [s for s in kept if s.task == "plan" and not s.history]
+    assert sum(s.task == "answer" for s in kept) == 400
+    assert 480 < len(states) < 560
+    assert 70 < len(first) < 130
+    assert kept == choose_plan_samples(samples, PlanSampling(1.3, first_fraction=0.25, seed=1))
+
+
+def test_search_finds_by_title_and_drops_what_shares_no_word() -> None:
+    search = PassageSearch([ZONE, ROE, OTHER])
+    assert search.search(["Denys Roe", "zzz"], 2)[0][0] == ROE
+    assert search.search(["zzz"], 2) == [[]]
+    with pytest.raises(ValueError, match="empty"):
+        PassageSearch([])
