@@ -16,7 +16,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "cpu_training"
-QUERY_BLOCK = 256
+QUERY_BLOCK = 128
 
 
 class CausalAttention(torch.autograd.Function):

@@ -1,13 +1,11 @@
 """GraphLLM: a language model with LoRA that reads a graph as one token (RAS §3.4, Fig. 2)."""
 
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from peft import PeftModel
-from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -16,6 +14,8 @@ from transformers.utils.generic import ModelOutput
 from models.backbone import backbone_id, load_backbone, load_tokenizer
 from models.checkpoint import check_backbone, read_component_config, write_component
 from models.cpu_attention import use_cpu_training_attention
+from models.cpu_lora import use_cpu_lora
+from models.frozen_backbone import attention_inputs, backbone_autocast, leave_casting_to_autocast
 from models.graph import GraphBatch
 from models.graph_encoder import GraphEncoder
 from models.graph_llm_config import GraphLLMConfig
@@ -60,14 +60,14 @@ class GraphLLM(nn.Module):
         self.settings = settings
         self.identity = identity
         if self.backbone.dtype != torch.float32:
-            _leave_casting_to_autocast(language_model)
+            leave_casting_to_autocast(language_model)
         use_cpu_training_attention(self.backbone)
+        use_cpu_lora(language_model)
 
     @property
     def backbone(self) -> PreTrainedModel:
         """The language model itself, adapters inside."""
-        backbone: PreTrainedModel = self.language_model.get_base_model()
-        return backbone
+        return cast(PreTrainedModel, self.language_model.get_base_model())
 
     @property
     def config(self) -> Any:
@@ -99,10 +99,10 @@ class GraphLLM(nn.Module):
         """
         if labels is None:
             raise ValueError("GraphLLM.forward needs labels; use generate to predict")
-        with self._autocast():
+        with backbone_autocast(self.backbone):
             inputs_embeds = self.embed_inputs(input_ids, attention_mask, graph)
             hidden_states = decoder_body(self.language_model)(
-                inputs_embeds=inputs_embeds, use_cache=False, **_attention_inputs(attention_mask)
+                inputs_embeds=inputs_embeds, use_cache=False, **attention_inputs(attention_mask)
             ).last_hidden_state
             head = self.backbone.get_output_embeddings()
             loss, logits, _ = label_loss(
@@ -122,7 +122,7 @@ class GraphLLM(nn.Module):
             return embeds
         if graph is None:
             raise ValueError("this model has a graph encoder: pass `graph`, empty graphs included")
-        with self._autocast():
+        with backbone_autocast(self.backbone):
             tokens = self.graph_encoder(graph.to(input_ids.device))
         samples = torch.arange(input_ids.shape[0], device=input_ids.device)
         positions = torch.full_like(samples, self.settings.graph_position or 0)
@@ -142,7 +142,7 @@ class GraphLLM(nn.Module):
         was_training = self.training
         self.eval()
         try:
-            with self._autocast():
+            with backbone_autocast(self.backbone):
                 return self.backbone.generate(  # type: ignore[operator]
                     inputs_embeds=self.embed_inputs(input_ids, attention_mask, graph),
                     attention_mask=attention_mask,
@@ -252,10 +252,6 @@ class GraphLLM(nn.Module):
             encoder.to(base.device).requires_grad_(is_trainable)
         return cls(adapted, encoder, settings, stored["backbone_id"]).eval()
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        dtype = self.backbone.dtype
-        return torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32)
-
 
 def load_graph_encoder(folder: str | Path, settings: GraphLLMConfig) -> GraphEncoder | None:
     """The graph encoder of a component folder, in float32 and eval mode; None where it has none."""
@@ -270,7 +266,7 @@ def _complete_settings(settings: GraphLLMConfig, base: PreTrainedModel) -> Graph
     """Fill in what only the backbone knows: its width, and whether prompts begin with a BOS."""
     if settings.graph is None:
         return settings
-    width = base.get_input_embeddings().weight.shape[1]
+    width = _embeddings(base).shape[1]
     position = settings.graph_position
     if position is None:
         tokenizer = load_tokenizer(settings.backbone, settings.backbone_revision)
@@ -282,27 +278,13 @@ def _complete_settings(settings: GraphLLMConfig, base: PreTrainedModel) -> Graph
 def _build_graph_encoder(settings: GraphLLMConfig, base: PreTrainedModel) -> GraphEncoder | None:
     if settings.graph is None:
         return None
-    embeddings = base.get_input_embeddings().weight.detach()
+    embeddings = _embeddings(base)
     token_norm = float(embeddings.float().norm(dim=1).mean())
     return GraphEncoder(settings.graph, token_norm).to(embeddings.device)
 
 
-def _attention_inputs(attention_mask: Tensor | None) -> dict[str, Tensor]:
-    """Mask and positions; neither where all padding is on the right.
-
-    Attention is then plainly causal, which has faster kernels than an explicit mask.
-    """
-    if attention_mask is None or bool((attention_mask.diff(dim=1) <= 0).all()):
-        return {}
-    positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
-    return {"attention_mask": attention_mask, "position_ids": positions}
-
-
-def _leave_casting_to_autocast(model: nn.Module) -> None:
-    """Keep PEFT from turning activations into float32 copies in front of every adapter."""
-    for module in model.modules():
-        if isinstance(module, BaseTunerLayer):
-            module.cast_input_dtype_enabled = False  # type: ignore[assignment]
+def _embeddings(base: PreTrainedModel) -> Tensor:
+    return cast(Tensor, base.get_input_embeddings().weight).detach()
 
 
 def _contiguous(module: nn.Module) -> dict[str, Tensor]:

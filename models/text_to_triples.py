@@ -10,12 +10,15 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from torch import FloatTensor, Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
 from models.backbone import backbone_id, load_backbone, load_tokenizer
 from models.checkpoint import check_backbone, read_component_config, write_component
+from models.cpu_attention import use_cpu_training_attention
+from models.frozen_backbone import attention_inputs, backbone_autocast, leave_casting_to_autocast
 from models.label_loss import IGNORE_INDEX, decoder_body, label_loss, unwrapped
 from models.lora import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
 
@@ -70,6 +73,9 @@ class TextToTriples(nn.Module):
         self.settings = config
         self.identity = identity
         self.is_encoder_decoder = bool(self.config.is_encoder_decoder)
+        if self.settings.lora_rank > 0 and self.backbone.dtype != torch.float32:
+            leave_casting_to_autocast(model)
+        use_cpu_training_attention(self.backbone)
 
     @property
     def config(self) -> Any:
@@ -107,17 +113,19 @@ class TextToTriples(nn.Module):
                 # These models average over the batch's own labels, whatever the step holds.
                 loss = loss * (labels != IGNORE_INDEX).sum() / num_items_in_batch
             return CausalLMOutput(loss=loss, logits=output.logits)
-        states = decoder_body(self.model)(
-            input_ids=input_ids, attention_mask=attention_mask, use_cache=False
-        ).last_hidden_state
-        lm_head = self.backbone.get_output_embeddings()
-        loss, logits, _ = label_loss(states, labels, lm_head, num_items_in_batch, self.config)
+        with backbone_autocast(self.backbone):
+            states = decoder_body(self.model)(
+                input_ids=input_ids, use_cache=False, **attention_inputs(attention_mask)
+            ).last_hidden_state
+            lm_head = self.backbone.get_output_embeddings()
+            loss, logits, _ = label_loss(states, labels, lm_head, num_items_in_batch, self.config)
         return CausalLMOutput(loss=cast(FloatTensor, loss), logits=cast(FloatTensor, logits))
 
     def generate(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Tensor:
         """Generate with the backbone's own `generate`; prompts of a causal model pad left."""
         generate: Callable[..., Tensor] = self.backbone.generate  # type: ignore[assignment,operator]
-        return generate(input_ids=input_ids, attention_mask=attention_mask, **options)
+        with backbone_autocast(self.backbone):
+            return generate(input_ids=input_ids, attention_mask=attention_mask, **options)
 
     def gradient_checkpointing_enable(
         self, gradient_checkpointing_kwargs: dict[str, Any] | None = None

@@ -9,7 +9,7 @@ import torch
 
 from models.graph import EncodedGraphs, collate_graphs
 from models.label_loss import IGNORE_INDEX
-from training.datasets import TrainingSample
+from training.samples import TrainingSample
 
 Batch = dict[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from training.datasets import TrainingSample
+from training.samples import TrainingSample
 
 ADAM_BYTES = 8
 

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from evaluation.report import print_table
-from training.datasets import SampleSet, TrainingSample
+from training.samples import SampleSet, TrainingSample
 from training.estimate import Estimate
 
 MASKED_STYLE, LABEL_STYLE = "dim", "bold green"

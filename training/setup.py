@@ -26,7 +26,7 @@ from training.arguments import check_launch, training_arguments
 from training.callbacks import Progress, TensorBoard
 from training.checkpoints import TRAINING_STATE, install_component
 from training.config import ConfigError, load_config
-from training.datasets import SampleSet
+from training.samples import SampleSet
 from training.errors import CutLabelsError, LaunchError, NonFiniteLossError
 from training.estimate import estimate_cost
 from training.report import print_metrics, print_parameters, print_plan, print_sample

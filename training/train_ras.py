@@ -23,7 +23,7 @@ from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.text_table import TextTable
 from training.checkpoints import resume_folder
 from training.collators import Collator
-from training.datasets import (
+from training.samples import (
     SampleSet,
     TrainingSample,
     choose,

@@ -20,7 +20,7 @@ from models.text_to_triples import (
 from models.text_to_triples_processor import TextToTriplesProcessor
 from training.checkpoints import resume_folder
 from training.collators import Collator
-from training.datasets import (
+from training.samples import (
     SampleSet,
     TrainingSample,
     choose,

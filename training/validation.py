@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import nn
 
-from training.datasets import TrainingSample
+from training.samples import TrainingSample
 
 logger = logging.getLogger(__name__)
 Collate = Callable[[list[TrainingSample]], dict[str, Any]]

@@ -14,7 +14,7 @@ from models.formats.records import RasSample
 from models.graph import EncodedGraphs, collate_graphs
 from models.graph_llm import GraphLLM
 from models.ras_processor import RasProcessor
-from training.datasets import TrainingSample
+from training.samples import TrainingSample
 from training.validation import generate_texts, pad_left
 
 

@@ -10,7 +10,7 @@ import torch
 from models.formats.records import RasSample, TriplesSample
 from models.formats.triples import Triple, format_triples
 from training.collators import Collator
-from training.datasets import TrainingSample
+from training.samples import TrainingSample
 from training.sampler import LengthGroupedSampler
 from training.schedule import Clock, build_scheduler, learning_rate_factor
 from training.settings import Schedule

@@ -13,7 +13,7 @@ from models.checkpoint import CheckpointWriteError
 from training import training_state
 from training.arguments import training_arguments
 from training.config import load_config
-from training.datasets import SampleSet
+from training.samples import SampleSet
 from training.errors import CutLabelsError, NonFiniteLossError
 from training.settings import RasSettings, T2TSettings
 from training.setup import Recipe, run_training
