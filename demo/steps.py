@@ -1,0 +1,108 @@
+"""The demo's commands, each one that a user can run alone."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+COMPARED_LOOPS = ("none", "ras_no_planning", "ras")
+TOP_K = 2
+MAX_TRIPLES = 6
+
+
+@dataclass(frozen=True)
+class Step:
+    """A title and the arguments of a Python command."""
+
+    title: str
+    arguments: list[str]
+
+    def shown(self) -> str:
+        """The command as a user would type it."""
+        return shlex.join(["python", *self.arguments])
+
+
+def _options(**values: object) -> list[str]:
+    """`--name value` for each keyword."""
+    pairs = [(f"--{name.replace('_', '-')}", str(value)) for name, value in values.items()]
+    return [word for pair in pairs for word in pair]
+
+
+def build_steps(out: Path, questions: int, seed: int) -> list[Step]:
+    """A world and its supervision; the world's test questions stay out of it."""
+    world = _options(questions=questions, seed=seed, out=out / "world")
+    source = f"world={out / 'world'}"
+    triples = _options(source=source, out=out / "triples", seed=seed)
+    samples = _options(
+        source=source,
+        exclude=out / "world" / "questions_test.jsonl",
+        top_k=TOP_K,
+        max_triples=MAX_TRIPLES,
+        first_plan_fraction=0.15,
+        plan_samples_per_question=1,
+        out=out / "subq",
+        seed=seed,
+    )
+    return [
+        Step("build a world", ["data_gen/build_world.py", *world, "--overwrite"]),
+        Step("build text-to-triples samples", ["data_gen/build_triples.py", *triples]),
+        Step("build planner and answerer samples", ["data_gen/build_subq.py", *samples]),
+    ]
+
+
+def train_steps(out: Path, t2t_minutes: float, ras_minutes: float, seed: int) -> list[Step]:
+    """Both trainings, each within its minutes; the learning rate falls to 0 by then."""
+    return [
+        _train("train text-to-triples", "t2t", out, "triples", t2t_minutes, seed),
+        _train("train RAS", "ras", out, "subq", ras_minutes, seed),
+    ]
+
+
+def _train(title: str, name: str, out: Path, data: str, minutes: float, seed: int) -> Step:
+    overrides = [
+        f"output_dir={out / name}",
+        f"data.train={out / data / 'train.jsonl'}",
+        f"data.dev={out / data / 'dev.jsonl'}",
+        "data.max_dev_samples=24",
+        "validation.samples=24",
+        "train.batch_size=4",
+        "train.learning_rate=8.0e-4",
+        f"train.max_train_minutes={minutes}",
+        f"train.seed={seed}",
+    ]
+    launch = ["-m", "accelerate.commands.launch", f"training/train_{name}.py"]
+    return Step(title, [*launch, "--config", f"configs/{name}_smollm2.yaml", *overrides])
+
+
+def evaluate_steps(out: Path, questions: int) -> list[Step]:
+    """The trained loop, the same without planning, and the same model without retrieval."""
+    dataset = out / "world" / "questions_test.jsonl"
+    return [
+        Step(
+            f"evaluate {loop}",
+            [
+                "inference/evaluate.py",
+                *_options(loop=loop, dataset=dataset, limit=questions),
+                *_options(out=out / "results" / loop),
+                *_loop_options(out),
+            ],
+        )
+        for loop in COMPARED_LOOPS
+    ]
+
+
+def ask_step(out: Path, question: str) -> Step:
+    """One question with its subqueries, graph and answer."""
+    return Step("ask one question", ["inference/ask.py", question, *_loop_options(out)])
+
+
+def _loop_options(out: Path) -> list[str]:
+    return _options(
+        corpus=out / "world" / "corpus.jsonl",
+        ras=out / "ras",
+        t2t=out / "t2t",
+        cache=out / "triples.sqlite",
+        retriever="bm25",
+        top_k=TOP_K,
+        max_triples=MAX_TRIPLES,
+        max_answer_tokens=32,
+    )
