@@ -46,7 +46,7 @@ def show_trace(trace: Trace) -> None:
         ["answer", trace.answer],
         ["graph", f"{len(trace.graph)} triples"],
         ["notes", "; ".join(trace.notes) or "-"],
-        ["model calls", bill.llm_calls],
+        ["model calls", str(bill.llm_calls)],
         ["tokens in / out", f"{bill.input_tokens} / {bill.output_tokens}"],
         ["seconds", ", ".join(f"{k} {v:.1f}" for k, v in bill.seconds.items())],
     ]

@@ -84,6 +84,7 @@ def reader_inputs(component: Component) -> InputMaker:
             subgraphs=tuple(prompt.subgraphs) if has_graph else None,
             sampling=sampling,
         )
-        return ReaderInput(request, prompt.cut_triples)
+        too_long = len(prompt.input_ids) > processor.max_input_tokens
+        return ReaderInput(request, prompt.cut_triples, prompt.cut_steps, too_long)
 
     return make_input

@@ -15,8 +15,9 @@ from evaluation.answers import exact_match, token_f1
 from evaluation.error_analysis import count_stages
 from evaluation.report import emit_json, print_table
 from evaluation.significance import bootstrap_interval
-from inference.command_line import command, configure_logging
+from inference.command_line import command, configure_logging, positive_int
 from inference.gold import GoldPassages, mean_by_type, recall, stage_of
+from inference.loops.ras_static import context_passages
 from inference.loops.trace import Trace
 from inference.open_loop import (
     LOOPS_OVER_CORPUS,
@@ -37,10 +38,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=DESCRIPTION)
     add = parser.add_argument
     add("--dataset", required=True, type=Path, help="questions in the JSON Lines contract")
-    add("--corpus", type=Path, help="JSON Lines of {id, title, text}")
+    add("--corpus", type=Path, help="JSON Lines of {id, title, text}, for loops that search")
     add("--out", required=True, type=Path, help="folder for results.json and traces.jsonl")
-    add("--concurrency", type=int, default=16, help="questions at a time (default: 16)")
-    add("--limit", type=int, help="only the first so many questions")
+    add("--concurrency", type=positive_int, default=16, help="questions at a time (default: 16)")
+    add("--limit", type=positive_int, help="only the first so many questions")
     add_loop_arguments(parser)
     add("--json", action="store_true", help="print the results as one JSON object")
     return parser
@@ -65,10 +66,14 @@ async def _answer_all(
 def trace_records(
     records: Sequence[QuestionRecord], traces: Sequence[Trace], corpus: Sequence[Passage]
 ) -> list[dict[str, Any]]:
-    """One JSON object a question: its scores, the stage that lost it, and the whole trace."""
-    gold = GoldPassages(corpus)
+    """One JSON object a question: its scores, the stage that lost it, and the whole trace.
+
+    Without a corpus the supporting passages are those of the question's own context.
+    """
+    over_corpus = GoldPassages(corpus)
     rows = []
     for record, trace in zip(records, traces, strict=True):
+        gold = over_corpus if corpus else GoldPassages(context_passages(record))
         em = exact_match(trace.answer, record.answers)
         rows.append(
             {
@@ -151,7 +156,7 @@ def main() -> None:
     records = list(itertools.islice(stream, arguments.limit))
     if not records:
         parser.error(f"{arguments.dataset} holds no question")
-    corpus = load_corpus(arguments.corpus) if arguments.corpus else []
+    corpus = load_corpus(arguments.corpus) if options.loop in LOOPS_OVER_CORPUS else []
     start = time.perf_counter()
     traces = asyncio.run(_answer_all(options, records, corpus, arguments.concurrency))
     rows = trace_records(records, traces, corpus)

@@ -10,7 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from evaluation.report import emit_json, print_table
-from inference.command_line import command, configure_logging
+from inference.command_line import command, configure_logging, positive_int
 from inference.components import T2T_ADAPTER, Component
 from inference.engines.open_engine import build_engine
 from inference.extraction import TripleExtractor
@@ -28,8 +28,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", required=True, type=Path, help="JSON Lines of {id, text, triples} to write")
     add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
     add("--dtype", choices=("bfloat16", "float32", "auto"), default="bfloat16")
-    add("--max-batch-size", type=int, default=32, help="passages at once (default: 32)")
-    add("--limit", type=int, help="only the first so many passages")
+    add("--max-batch-size", type=positive_int, default=32, help="passages at once (default: 32)")
+    add("--limit", type=positive_int, help="only the first so many passages")
     add("--json", action="store_true", help="print the counts as one JSON object")
     return parser
 
@@ -66,12 +66,13 @@ async def _run(arguments: argparse.Namespace) -> dict[str, object]:
         max_batch_size=arguments.max_batch_size,
     )
     extractor = open_extractor(engine, component, arguments.cache)
-    start = time.perf_counter()
+    start, cached = time.perf_counter(), len(extractor.cache)
     try:
         samples = await extract_corpus(extractor, passages, arguments.max_batch_size)
         write_records(arguments.out, samples)
         return {
             "passages": len(samples),
+            "extracted_now": len(extractor.cache) - cached,
             "triples": sum(len(sample.triples) for sample in samples),
             "malformed_in_cache": extractor.cache.malformed(),
             "seconds": time.perf_counter() - start,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from inference.command_line import positive_int
 from inference.components import (
     DEFAULT_CHECKPOINTS,
     RAS_ADAPTER,
@@ -91,16 +92,21 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="SQLite file of extracted triples (default: in the user's cache folder)",
     )
-    add("--top-k", type=int, default=3, help="passages a subquery (default: 3)")
-    add("--max-rounds", type=int, default=5, help="retrievals a question (default: 5)")
-    add("--max-triples", type=int, default=10, help="triples kept a round (default: 10)")
+    add("--top-k", type=positive_int, default=3, help="passages a subquery (default: 3)")
+    add("--max-rounds", type=positive_int, default=5, help="retrievals a question (default: 5)")
+    add("--max-triples", type=positive_int, default=10, help="triples kept a round (default: 10)")
     add(
         "--max-answer-tokens",
-        type=int,
+        type=positive_int,
         default=100,
         help="100 for short answers, 300 for long ones (default: 100)",
     )
-    add("--max-batch-size", type=int, default=32, help="requests that the engine runs at once")
+    add(
+        "--max-batch-size",
+        type=positive_int,
+        default=32,
+        help="requests that the engine runs at once (default: 32)",
+    )
 
 
 def options_from(arguments: Namespace) -> LoopOptions:
@@ -141,7 +147,8 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
     Raises CheckpointError for a folder that is no component or belongs to another backbone,
     EmptyCorpusError, IndexMismatchError.
     """
-    ras = Component.open(options.ras, "ras") if _uses_ras(options) else None
+    uses_ras = options.ras is not None and options.loop != "single"
+    ras = Component.open(str(options.ras), "ras") if uses_ras else None
     t2t = Component.open(options.t2t, "t2t") if options.loop in LOOPS_OVER_TRIPLES else None
     components = {name: c for name, c in ((RAS_ADAPTER, ras), (T2T_ADAPTER, t2t)) if c}
     backbone = next((c.backbone for c in components.values()), options.backbone)
@@ -158,10 +165,6 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
     extractor = open_extractor(engine, t2t, options.cache) if t2t else None
     loop = _build(options, engine, reader, extractor, corpus)
     return OpenLoop(loop, engine, extractor.cache if extractor else None)
-
-
-def _uses_ras(options: LoopOptions) -> bool:
-    return options.ras is not None and options.loop != "single"
 
 
 def _build(

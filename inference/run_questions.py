@@ -15,7 +15,7 @@ async def run_questions(
     loop: Loop,
     records: Sequence[QuestionRecord],
     concurrency: int,
-    on_done: Callable[[Trace], None] | None = None,
+    on_done: Callable[[Trace], object] | None = None,
 ) -> list[Trace]:
     """Answer every question, at most `concurrency` at a time; `on_done` hears of each.
 

@@ -24,9 +24,28 @@ _LOCK_TIMEOUT_SECONDS = 60.0
 _KEYS_PER_QUERY = 500
 
 
+def _connect(path: str | Path | None) -> sqlite3.Connection:
+    if path is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(
+        ":memory:" if path is None else path,
+        timeout=_LOCK_TIMEOUT_SECONDS,
+        check_same_thread=False,
+    )
+    if path is not None:
+        connection.execute("PRAGMA journal_mode=WAL")
+    with connection:
+        connection.execute(_SCHEMA)
+    return connection
+
+
 def passage_key(passage: Passage) -> str:
     """sha256 of the text that the model reads; the same passage in two corpora has one key."""
     return hashlib.sha256(passage_text(passage.title, passage.text).encode()).hexdigest()
+
+
+class CacheError(RuntimeError):
+    """A file that cannot serve as the cache; the message names it and the remedy."""
 
 
 class TripleCache:
@@ -38,20 +57,17 @@ class TripleCache:
     def __init__(self, path: str | Path | None, model: str) -> None:
         """Open or create the cache; `path` None keeps it in memory.
 
-        `model` tells one extractor from another, such as its checkpoint's fingerprint.
+        `model` tells one extractor from another, such as its checkpoint's fingerprint. Raises
+        CacheError for a file that is no such cache.
         """
-        if path is not None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
         self.model = model
-        self._connection = sqlite3.connect(
-            ":memory:" if path is None else path,
-            timeout=_LOCK_TIMEOUT_SECONDS,
-            check_same_thread=False,
-        )
-        if path is not None:
-            self._connection.execute("PRAGMA journal_mode=WAL")
-        with self._connection:
-            self._connection.execute(_SCHEMA)
+        try:
+            self._connection = _connect(path)
+        except sqlite3.Error as error:
+            raise CacheError(
+                f"{path}: cannot be used as the cache of extracted triples ({error}). "
+                "Name another file, or remove this one."
+            ) from error
 
     def get(self, keys: Sequence[str]) -> dict[str, list[Triple]]:
         """Triples of those passages that were extracted before, by key."""

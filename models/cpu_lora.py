@@ -17,12 +17,14 @@ from torch.nn import functional as F
 RANDOM_LEVELS = 1 << 16
 
 
-def keep_mask(shape: torch.Size, rate: float) -> Tensor:
-    """Boolean mask that is false with probability `rate`, from PyTorch's generator."""
+def keep_mask(shape: torch.Size, rate: float, dtype: torch.dtype) -> Tensor:
+    """Ones, and zeros with probability `rate`, from PyTorch's generator."""
     count = shape.numel()
     words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     threshold = round(rate * RANDOM_LEVELS) - RANDOM_LEVELS // 2
-    return (words.view(torch.int16)[:count] >= threshold).view(shape)
+    # Written in the activations' dtype: a product of two dtypes takes five times as long.
+    keep = torch.empty(count, dtype=dtype)
+    return torch.ge(words.view(torch.int16)[:count], threshold, out=keep).view(shape)
 
 
 class LoraProduct(torch.autograd.Function):
@@ -43,7 +45,7 @@ class LoraProduct(torch.autograd.Function):
         flat = x.reshape(-1, x.shape[-1])
         scale = scale / (1 - dropout)
         down, up = lora_a.to(x.dtype), (lora_b * scale).to(x.dtype)
-        keep = keep_mask(flat.shape, dropout) if dropout else None
+        keep = keep_mask(flat.shape, dropout, x.dtype) if dropout else None
         hidden = (flat if keep is None else flat * keep) @ down.t()
         ctx.save_for_backward(flat, weight, down, up, hidden, keep)
         ctx.scale = scale
@@ -66,7 +68,7 @@ class LoraProduct(torch.autograd.Function):
             if keep is None:
                 grad_x.addmm_(grad_hidden, down)
             else:
-                grad_x.addcmul_(grad_hidden @ down, keep.to(grad_x.dtype))
+                grad_x.addcmul_(grad_hidden @ down, keep)
             grad_x = grad_x.view(*grad.shape[:-1], -1)
         return grad_x, None, None, grad_a, grad_b, None, None
 

@@ -18,6 +18,8 @@ from transformers.modeling_outputs import CausalLMOutput
 from models.backbone import backbone_id, load_backbone, load_tokenizer
 from models.checkpoint import check_backbone, read_component_config, write_component
 from models.cpu_attention import use_cpu_training_attention
+from models.cpu_lora import use_cpu_lora
+from models.cpu_lora import use_cpu_lora
 from models.frozen_backbone import attention_inputs, backbone_autocast, leave_casting_to_autocast
 from models.label_loss import IGNORE_INDEX, decoder_body, label_loss, unwrapped
 from models.lora import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
@@ -75,7 +77,9 @@ class TextToTriples(nn.Module):
         self.is_encoder_decoder = bool(self.config.is_encoder_decoder)
         if self.settings.lora_rank > 0 and self.backbone.dtype != torch.float32:
             leave_casting_to_autocast(model)
+            use_cpu_lora(model)
         use_cpu_training_attention(self.backbone)
+        use_cpu_lora(model)
 
     @property
     def config(self) -> Any:

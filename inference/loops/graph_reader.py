@@ -17,10 +17,27 @@ MAX_ANSWER_TOKENS = 100
 
 @dataclass(frozen=True)
 class ReaderInput:
-    """A request for the engine and how many triples its history lost to the token budget."""
+    """A request for the engine and what its prompt lost to the input budget.
+
+    cut_triples, cut_steps: left out of the history. over_budget: the question, which is never
+    cut, exceeds the budget by itself.
+    """
 
     request: Request
     cut_triples: int = 0
+    cut_steps: int = 0
+    over_budget: bool = False
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the trace should know of it."""
+        notes = []
+        if self.cut_triples or self.cut_steps:
+            steps = f" and {self.cut_steps} whole steps" if self.cut_steps else ""
+            notes.append(f"{self.cut_triples} triples{steps} left out to fit the input budget")
+        if self.over_budget:
+            notes.append("the question alone exceeds the input budget and was kept whole")
+        return notes
 
 
 InputMaker = Callable[[Task, History, Sampling], ReaderInput]
@@ -60,10 +77,7 @@ class GraphReader:
 
     async def _generate(self, task: Task, history: History, trace: Trace, tokens: int) -> str:
         reader_input = self.make_input(task, history, Sampling(max_new_tokens=tokens))
-        if reader_input.cut_triples:
-            trace.notes.append(
-                f"{task}: {reader_input.cut_triples} triples left out to fit the input budget"
-            )
+        trace.notes += [f"{task}: {note}" for note in reader_input.notes]
         with trace.bill.stage(task):
             [completion] = await self.engine.generate([reader_input.request])
         trace.bill.charge([completion])

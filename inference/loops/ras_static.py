@@ -8,6 +8,14 @@ from inference.retrieval.passages import Passage
 from models.formats.records import QuestionRecord
 
 
+def context_passages(record: QuestionRecord) -> list[Passage]:
+    """The paragraphs given with a question, as passages with ids of their own."""
+    return [
+        Passage(f"{record.id}/{index}", title, " ".join(s.strip() for s in sentences).strip())
+        for index, (title, sentences) in enumerate(record.context)
+    ]
+
+
 class StaticRasLoop:
     """One round over the question's own context, then the answer."""
 
@@ -20,10 +28,7 @@ class StaticRasLoop:
 
     async def answer(self, record: QuestionRecord) -> Trace:
         """Structure the record's context and answer. Raises ValueError when it has none."""
-        passages = [
-            Passage(f"{record.id}/{index}", title, "".join(_spaced(sentences)).strip())
-            for index, (title, sentences) in enumerate(record.context)
-        ]
+        passages = context_passages(record)
         if not passages:
             raise ValueError(f"question {record.id}: ras_static needs passages in 'context'")
         trace = Trace(record.question)
@@ -33,7 +38,3 @@ class StaticRasLoop:
         trace.steps.append(step)
         trace.answer = await self.reader.answer(as_history(trace), trace)
         return trace
-
-
-def _spaced(sentences: list[str]) -> list[str]:
-    return [f" {sentence.strip()}" for sentence in sentences]
