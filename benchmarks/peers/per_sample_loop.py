@@ -1,0 +1,115 @@
+"""The published training step, sample by sample (RAS §3.4; G-Retriever, He et al. 2024).
+
+As in the code that both papers released: one call of the graph encoder for every sub-graph, text
+tokenised inside the step, each sample's embeddings looked up, concatenated and padded on the left
+one after another, and the logits of every position computed for the labels' sake. The modules are
+ours, so that with equal weights loss and gradients must agree with our step's.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from benchmarks.steps.contract import Forward
+from benchmarks.steps.settings import StepSettings
+from benchmarks.steps.workload import Workload, model_config
+from models.graph import Subgraph
+from models.graph_encoder import GraphEncoder
+from models.graph_llm import GraphLLM
+from models.label_loss import IGNORE_INDEX
+
+
+class PerSampleLoopStep:
+    """The published loop around a given GraphLLM's modules, or around new ones in float32."""
+
+    def __init__(
+        self, workload: Workload, settings: StepSettings, module: GraphLLM | None = None
+    ) -> None:
+        config = model_config(settings, workload.features.shape[1])
+        self.module = module or GraphLLM.from_config(config, dtype="float32")
+        self.workload = workload
+        self.tokenizer = workload.tokenizer
+        self.word_embedding = self.module.backbone.get_input_embeddings()
+        # The published loops read graphs whose texts were embedded ahead of the training.
+        self.graphs = [[self._tensors(s) for s in e.subgraphs] for e in workload.encoded]
+
+    def forward(self, batch: Sequence[int]) -> Forward:
+        """Loss of the samples with these indices."""
+        output, labels = self.output(batch)
+        assert output.loss is not None
+        return Forward(output.loss, labels.numel())
+
+    def output(self, batch: Sequence[int]) -> tuple[CausalLMOutputWithPast, Tensor]:
+        """transformers' output with logits [B, T, vocabulary], and the labels [B, T]."""
+        prompts = self.tokenizer(
+            [self.workload.prompts[i] for i in batch], add_special_tokens=False
+        ).input_ids
+        labels = self.tokenizer(
+            [self.workload.labels[i] for i in batch], add_special_tokens=False
+        ).input_ids
+        embeds: list[Tensor] = []
+        targets: list[list[int]] = []
+        for index, prompt, label in zip(batch, prompts, labels, strict=True):
+            label = [*label, self.tokenizer.eos_token_id]
+            embeds.append(self._sample_embeds(index, prompt + label))
+            targets.append([IGNORE_INDEX] * (len(embeds[-1]) - len(label)) + label)
+        return self._language_model(embeds, targets)
+
+    def _sample_embeds(self, index: int, ids: list[int]) -> Tensor:
+        """BOS where there is one, graph token and text of one sample, [T, d]."""
+        bos = self.tokenizer.bos_token_id
+        start = [] if bos is None else [self.word_embedding(torch.tensor([bos]))]
+        text = self.word_embedding(torch.tensor(ids))
+        return torch.cat([*start, self._graph_token(index), text], dim=0)
+
+    def _graph_token(self, index: int) -> Tensor:
+        """Token [1, d] of one sample: every sub-graph encoded on its own, then their mean."""
+        encoder = self.module.graph_encoder
+        assert encoder is not None
+        graphs = [encode_one(encoder, *tensors) for tensors in self.graphs[index]]
+        pooled = torch.stack(graphs).mean(dim=0) if graphs else encoder.empty
+        token: Tensor = encoder.token_norm(encoder.projector(pooled))
+        return token.unsqueeze(0)
+
+    def _language_model(
+        self, embeds: list[Tensor], targets: list[list[int]]
+    ) -> tuple[CausalLMOutputWithPast, Tensor]:
+        """Pad on the left, sample by sample, and run the model over all positions."""
+        pad_embedding = self.word_embedding(torch.tensor([self.tokenizer.pad_token_id]))
+        longest = max(len(sample) for sample in embeds)
+        masks: list[list[int]] = []
+        for i, sample in enumerate(embeds):
+            padding = longest - len(sample)
+            masks.append([0] * padding + [1] * len(sample))
+            targets[i] = [IGNORE_INDEX] * padding + targets[i]
+            embeds[i] = torch.cat([pad_embedding.repeat(padding, 1), sample], dim=0)
+        labels = torch.tensor(targets)
+        output = self.module.language_model(
+            inputs_embeds=torch.stack(embeds),
+            attention_mask=torch.tensor(masks),
+            labels=labels,
+            return_dict=True,
+        )
+        return output, labels
+
+    def _tensors(self, subgraph: Subgraph) -> tuple[Tensor, Tensor, Tensor]:
+        table = self.workload.table
+        nodes = np.asarray(table.features[table.rows(subgraph.nodes)])
+        edges = np.asarray(table.features[table.rows(subgraph.edges)])
+        return (
+            torch.from_numpy(nodes),
+            torch.from_numpy(edges),
+            torch.from_numpy(np.ascontiguousarray(subgraph.edge_index)),
+        )
+
+
+def encode_one(encoder: GraphEncoder, nodes: Tensor, edges: Tensor, edge_index: Tensor) -> Tensor:
+    """Mean node state [hidden_dim] of one sub-graph, before the projector."""
+    x = encoder.input_projection(nodes)
+    for layer in encoder.layers:
+        x = layer(x, edge_index, edges)
+    pooled: Tensor = encoder.output_norm(x).mean(dim=0)
+    return pooled

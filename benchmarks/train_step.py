@@ -1,0 +1,132 @@
+"""Compare our training step with PyG's GRetriever, the published per-sample loop and a bare LM.
+
+Same backbone, adapter (LoRA of rank 8 on q and v), graph layers and samples for all; everyone in a
+process of its own, one at a time. Our step is first held against the per-sample loop: logits, loss
+and gradients must agree in float32. The last line of the output is one JSON object.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, get_args
+
+# A script run by path finds its packages even where the project is not installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tqdm import tqdm
+
+from benchmarks.steps.figures import contestant_figures, ratios, table_rows
+from benchmarks.steps.processes import PartResult, PartRunner
+from benchmarks.steps.settings import CONTESTANTS, LengthDistribution, StepSettings
+from evaluation.report import emit_json, print_table
+
+COLUMNS = ("step", "weights", "batches", "samples/s", "median s", "peak GiB", "real tokens", "")
+
+
+class ComparisonError(RuntimeError):
+    """The comparison cannot be made: samples could not be prepared, or parity does not hold."""
+
+
+def compare(
+    settings: StepSettings, names: Sequence[str], rounds: int, limit_seconds: float
+) -> dict[str, Any]:
+    """Prepare the samples, check parity, then measure everyone, round after round.
+
+    Raises ComparisonError before anything is timed.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        settings.write(Path(temporary))
+        runner = PartRunner(Path(temporary), settings.threads, limit_seconds)
+        workload = _required(runner, "prepare")["workload"]
+        parity = _required(runner, "parity")
+        results: dict[str, list[PartResult]] = {name: [] for name in names}
+        order = [name for _ in range(rounds) for name in names]
+        for name in (progress := tqdm(order, desc="measuring", unit=" runs")):
+            progress.set_postfix_str(name)
+            results[name].append(runner.run(name))
+    figures = {name: contestant_figures(runs, settings) for name, runs in results.items()}
+    return {
+        "benchmark": "train_step",
+        **ratios(figures),
+        "parity_max_abs_diff": parity["max_abs_diff"],
+        "parity": parity,
+        "workload": workload,
+        "settings": asdict(settings),
+        "rounds": rounds,
+        "contestants": figures,
+    }
+
+
+def _required(runner: PartRunner, part: str) -> dict[str, Any]:
+    result = runner.run(part)
+    if not result.ok:
+        raise ComparisonError(f"{part}: {result.status}")
+    return result.figures
+
+
+def _available_threads() -> int:
+    """Cores that this process may use, where the system tells."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--backbone", default="smollm2", help="smollm2, a Hugging Face id or a folder")
+    add("--encoder", default="minilm", help="sentence encoder of nodes and edges")
+    add("--batches", type=int, default=3, help="steps measured (default: 3)")
+    add("--batch-size", type=int, default=4, help="samples a step (default: 4)")
+    add("--threads", type=int, default=_available_threads(), help="default: all cores")
+    add("--rounds", type=int, default=1, help="everyone in turn, so many times (default: 1)")
+    add("--limit-seconds", type=float, default=1200.0, help="time for all together (default: 1200)")
+    add("--min-tokens", type=int, default=120, help="shortest prompt (default: 120)")
+    add("--max-tokens", type=int, default=900, help="longest prompt (default: 900)")
+    add(
+        "--lengths",
+        choices=get_args(LengthDistribution),
+        default="log-uniform",
+        help="spread of the prompts' lengths (default: log-uniform)",
+    )
+    add("--graph-width", type=int, default=1024, help="of the graph layers (default: 1024)")
+    add("--graph-layers", type=int, default=3, help="graph layers (default: 3)")
+    add("--graph-heads", type=int, default=8, help="attention heads of a layer (default: 8)")
+    add("--projector-width", type=int, default=2048, help="of our projector (default: 2048)")
+    add("--seed", type=int, default=0, help="of samples, order and weights (default: 0)")
+    add(
+        "--only",
+        nargs="+",
+        choices=list(CONTESTANTS),
+        default=list(CONTESTANTS),
+        help="measure these alone (default: all)",
+    )
+    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
+    return parser
+
+
+def main() -> None:
+    """Run the command."""
+    parser = _parser()
+    options = parser.parse_args()
+    if min(options.batches, options.batch_size, options.rounds, options.threads) < 1:
+        parser.error("--batches, --batch-size, --rounds and --threads must be at least 1")
+    if not 1 <= options.min_tokens <= options.max_tokens:
+        parser.error("--min-tokens must be at least 1 and at most --max-tokens")
+    settings = StepSettings(**{f.name: getattr(options, f.name) for f in fields(StepSettings)})
+    try:
+        report = compare(settings, options.only, options.rounds, options.limit_seconds)
+    except ComparisonError as error:
+        sys.exit(f"error: {error}")
+    print_table("Training steps", COLUMNS, table_rows(report["contestants"]))
+    shown = [[name, value] for name, value in report.items() if "ratio" in name]
+    shown.append(["parity_max_abs_diff", f"{report['parity_max_abs_diff']:.2e}"])
+    print_table("Compared", ("figure", "value"), shown)
+    emit_json(report)
+
+
+if __name__ == "__main__":
+    main()

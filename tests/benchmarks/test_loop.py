@@ -1,0 +1,47 @@
+"""The comparison of concurrencies."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.loop import Run, report
+from inference.loops.trace import Trace
+from inference.open_loop import LoopOptions
+from tests.benchmarks.commands import last_json, run_benchmark
+
+
+def test_answers_that_differ_are_counted() -> None:
+    one = Run(1, 10.0, [Trace("a", "x"), Trace("b", "y")])
+    many = Run(16, 2.0, [Trace("a", "x"), Trace("b", "z")])
+    result = report([one, many], LoopOptions())
+    assert result["questions_per_second_1"] == 0.2
+    assert result["questions_per_second_16"] == 1.0
+    assert result["ratio_concurrent_vs_one"] == 5.0
+    assert result["same_answers"] is False
+    assert result["identical_answer_share"] == 0.5
+
+
+@pytest.mark.slow
+def test_the_command_compares_concurrencies(ras: Path, t2t: Path) -> None:
+    done = run_benchmark(
+        "loop.py",
+        *("--ras", str(ras), "--t2t", str(t2t), "--dtype", "float32"),
+        *("--retriever", "bm25", "--encoder", "hash", "--max-answer-tokens", "12"),
+        *("--questions", "18", "--top-k", "2", "--threads", "1"),
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = last_json(done)
+    assert result["questions"] == 18
+    assert result["same_answers"] is True
+    assert result["errors"] == 0
+    assert result["dtype"] == "float32"
+    assert result["empty_answers"] < 18
+    assert result["llm_calls_1"] == result["llm_calls_16"] > 18
+    speeds = [result[f"questions_per_second_{count}"] for count in (1, 16)]
+    assert result["ratio_concurrent_vs_one"] == pytest.approx(speeds[1] / speeds[0])
+
+
+def test_a_data_set_needs_its_corpus(tmp_path: Path) -> None:
+    done = run_benchmark("loop.py", "--dataset", str(tmp_path / "questions.jsonl"))
+    assert done.returncode == 2
+    assert "--dataset and --corpus go together" in done.stderr
