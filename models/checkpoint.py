@@ -49,6 +49,7 @@ def write_component(
     config: Mapping[str, Any],
     writer: Callable[[Path], None],
     needed_bytes: int = 0,
+    provenance: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a component folder, whole or not at all; it replaces a folder of that name.
 
@@ -57,6 +58,7 @@ def write_component(
         config: goes to config.json, with `format_version` added; must name its `component`.
         writer: writes the weights into the temporary folder that it is given.
         needed_bytes: about what the weights take; 0 where unknown.
+        provenance: further entries of manifest.json, such as data and versions.
 
     Raises:
         CheckpointWriteError: on a full disk; an earlier folder stays as it was.
@@ -70,7 +72,8 @@ def write_component(
         with atomic_directory(folder) as temporary:
             writer(temporary)
             _write_json(temporary / CONFIG_FILE, {**config, "format_version": FORMAT_VERSION})
-            _write_json(temporary / MANIFEST_FILE, {"files": _describe_files(temporary)})
+            manifest = {**(provenance or {}), "files": _describe_files(temporary)}
+            _write_json(temporary / MANIFEST_FILE, manifest)
     except (OSError, SafetensorError) as error:
         if not _is_disk_full(error):
             raise

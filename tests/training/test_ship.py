@@ -1,0 +1,64 @@
+"""Shipped components are half the size, load like any other, and say what they were made from."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from models.checkpoint import CheckpointError, verify_component
+from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
+from tests.tiny import tiny_backbone
+from training.ship import ship
+
+ROOT = Path(__file__).resolve().parents[2]
+CARD = {"sources": [{"name": "world", "licence": "none"}], "seed": 3, "options": {"out": "/x"}}
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    backbone = tiny_backbone(tmp_path / "backbone")
+    config = TextToTriplesConfig(backbone=str(backbone), lora_rank=4)
+    build_text_to_triples(config, "float32").save_pretrained(tmp_path / "run")
+    (tmp_path / "run" / "metrics.json").write_text('{"eval_loss": 0.5}')
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "card.json").write_text(json.dumps(CARD))
+    return tmp_path
+
+
+def test_weights_are_bfloat16_and_load(trained: Path) -> None:
+    manifest = ship(trained / "run", trained / "data", trained / "shipped")
+    verify_component(trained / "shipped")
+    weights = load_file(trained / "shipped" / "adapter_model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
+    assert (
+        TextToTriples.from_pretrained(trained / "shipped", dtype="float32").settings.lora_rank == 4
+    )
+    assert manifest["metrics"] == {"eval_loss": 0.5}
+    assert manifest["data"] == {"sources": CARD["sources"], "seed": 3}
+    assert set(manifest["versions"]) >= {"torch", "peft"}
+
+
+def test_command_line_and_missing_card(trained: Path) -> None:
+    command = [sys.executable, "training/ship.py", "--component", str(trained / "run")]
+    command += ["--out", str(trained / "shipped"), "--json", "--data"]
+    done = subprocess.run(
+        [*command, str(trained / "data")], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "adapter_model.safetensors" in json.loads(done.stdout.splitlines()[-1])["files"]
+    failed = subprocess.run(
+        [*command, str(trained / "nowhere")], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert failed.returncode == 1
+    assert "card.json" in failed.stderr
+
+
+def test_truncated_component_is_refused(trained: Path) -> None:
+    weights = trained / "run" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    with pytest.raises(CheckpointError, match=r"adapter_model\.safetensors"):
+        ship(trained / "run", trained / "data", trained / "shipped")
+    assert not (trained / "shipped").exists()

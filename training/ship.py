@@ -1,0 +1,82 @@
+"""Make a trained component small and traceable: bfloat16 weights and a manifest of its making.
+
+training/ship.py --component runs/ras --data runs/subq --out checkpoints/ras_smollm2
+"""
+
+import argparse
+import importlib.metadata
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from evaluation.report import emit_json, print_table
+from models.checkpoint import CheckpointError, read_component_config, write_component
+
+COPIED = ("adapter_config.json", "metrics.json")
+PACKAGES = ("torch", "transformers", "peft", "torch-geometric", "safetensors")
+CARD_FIELDS = ("sources", "seed", "splits")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--component", required=True, type=Path, help="folder that a training wrote")
+    add("--data", required=True, type=Path, help="folder of the training data, with its card.json")
+    add("--out", required=True, type=Path, help="folder to write (replaced whole)")
+    add("--json", action="store_true", help="print the manifest as one JSON object")
+    return parser
+
+
+def provenance(component: Path, data: Path) -> dict[str, Any]:
+    """What a manifest says beside hashes: the data's card, the figures, the versions."""
+    card = json.loads((data / "card.json").read_text(encoding="utf-8"))
+    metrics = json.loads((component / "metrics.json").read_text(encoding="utf-8"))
+    return {
+        "data": {name: card[name] for name in CARD_FIELDS if name in card},
+        "metrics": metrics,
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+    }
+
+
+def ship(component: Path, data: Path, out: Path) -> dict[str, Any]:
+    """Write `out` and return its manifest.
+
+    Raises CheckpointError when `component` is none, is truncated, or `out` cannot be written, and
+    FileNotFoundError when `data` has no card or the component no metrics.
+    """
+    config = read_component_config(component)
+
+    def write(target: Path) -> None:
+        for name in COPIED:
+            shutil.copyfile(component / name, target / name)
+        for path in component.glob("*.safetensors"):
+            tensors = {key: value.to(torch.bfloat16) for key, value in load_file(path).items()}
+            save_file(tensors, target / path.name, metadata={"format": "pt"})
+
+    write_component(out, config, write, provenance=provenance(component, data))
+    manifest: dict[str, Any] = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    return manifest
+
+
+def main() -> None:
+    """Run the command line."""
+    arguments = _parser().parse_args()
+    try:
+        manifest = ship(arguments.component, arguments.data, arguments.out)
+    except (CheckpointError, FileNotFoundError) as error:
+        sys.exit(f"error: {error}")
+    rows = [[name, entry["bytes"]] for name, entry in manifest["files"].items()]
+    print_table(f"Shipped to {arguments.out}", ["file", "bytes"], rows)
+    if arguments.json:
+        emit_json(manifest)
+
+
+if __name__ == "__main__":
+    main()
