@@ -19,7 +19,6 @@ from models.backbone import backbone_id, load_backbone, load_tokenizer
 from models.checkpoint import check_backbone, read_component_config, write_component
 from models.cpu_attention import use_cpu_training_attention
 from models.cpu_lora import use_cpu_lora
-from models.cpu_lora import use_cpu_lora
 from models.frozen_backbone import attention_inputs, backbone_autocast, leave_casting_to_autocast
 from models.label_loss import IGNORE_INDEX, decoder_body, label_loss, unwrapped
 from models.lora import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
@@ -79,7 +78,6 @@ class TextToTriples(nn.Module):
             leave_casting_to_autocast(model)
             use_cpu_lora(model)
         use_cpu_training_attention(self.backbone)
-        use_cpu_lora(model)
 
     @property
     def config(self) -> Any:
