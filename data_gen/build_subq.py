@@ -64,7 +64,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )  # fmt: skip
     parser.add_argument(
         "--exclude", type=Path, action="append", default=[], metavar="PATH",
-        help="test questions (contract form) that are left out, by id and by wording",
+        help="test questions (contract form) that are left out, by id and by wording; those of a "
+        "world's folder always are",
     )  # fmt: skip
     parser.add_argument("--top-k", type=int, default=3, help="passages a query (3)")
     parser.add_argument("--max-triples", type=int, default=10, help="triples a step (10)")
@@ -170,8 +171,11 @@ class SubqBuild:
         return True
 
     def _excluded(self) -> set[str]:
+        """Ids and wordings of test questions; a world's own test questions are among them."""
+        worlds = [Path(source.path) for source in self.options.source if source.name == "world"]
+        own = [folder / "questions_test.jsonl" for folder in worlds]
         excluded: set[str] = set()
-        for path in self.options.exclude:
+        for path in [*self.options.exclude, *filter(Path.is_file, own)]:
             for record in read_questions("contract", path, lambda error: None):
                 excluded |= {record.id, _wording(record)}
         return excluded

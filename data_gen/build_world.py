@@ -84,7 +84,11 @@ def _check_folder(out: Path, overwrite: bool) -> None:
 
 
 def _write_questions(
-    folder: Path, library: Library, count: int, seed: int, fractions: Sequence[float],
+    folder: Path,
+    library: Library,
+    count: int,
+    seed: int,
+    fractions: Sequence[float],
     progress: bool,
 ) -> Figures:
     """Write each question to the file of its split as it is made."""
@@ -113,8 +117,12 @@ def _parser() -> argparse.ArgumentParser:
         "--entities", type=int, help="entities, and so passages (default: 1.2 a question, min 200)"
     )
     parser.add_argument(
-        "--fractions", type=float, nargs=3, metavar=("TRAIN", "DEV", "TEST"),
-        default=DEFAULT_FRACTIONS, help="shares of the splits (default: 0.8 0.1 0.1)",
+        "--fractions",
+        type=float,
+        nargs=3,
+        metavar=("TRAIN", "DEV", "TEST"),
+        default=DEFAULT_FRACTIONS,
+        help="shares of the splits (default: 0.8 0.1 0.1)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a folder that has files")
     parser.add_argument("--json", action="store_true", help="print the card as the last line")
@@ -138,8 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         card = build_world(
-            options.questions, options.seed, options.out, options.entities,
-            options.fractions, options.overwrite,
+            options.questions,
+            options.seed,
+            options.out,
+            options.entities,
+            options.fractions,
+            options.overwrite,
         )
     except (ValueError, FileExistsError) as error:
         parser.error(str(error))

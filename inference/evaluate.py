@@ -156,6 +156,8 @@ def main() -> None:
     records = list(itertools.islice(stream, arguments.limit))
     if not records:
         parser.error(f"{arguments.dataset} holds no question")
+    # Fails now, and not after the last question, where nothing can be written.
+    arguments.out.mkdir(parents=True, exist_ok=True)
     corpus = load_corpus(arguments.corpus) if options.loop in LOOPS_OVER_CORPUS else []
     start = time.perf_counter()
     traces = asyncio.run(_answer_all(options, records, corpus, arguments.concurrency))

@@ -19,6 +19,7 @@ from models.atomic import atomic_directory
 
 CONFIG_FILE = "config.json"
 MANIFEST_FILE = "manifest.json"
+METRICS_FILE = "metrics.json"
 FORMAT_VERSION = 1
 HEADER_LENGTH_BYTES = 8
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -165,7 +166,10 @@ def component_fingerprint(folder: str | Path) -> str:
     manifest = Path(folder) / MANIFEST_FILE
     if not manifest.is_file():
         raise NotACheckpointError(f"{folder} has no {MANIFEST_FILE}: not a component folder.")
-    return _sha256(manifest)[:16]
+    files = _read_json(manifest)["files"]
+    # Figures and provenance say nothing of what the component computes.
+    defining = [(name, files[name]["sha256"]) for name in sorted(files) if name != METRICS_FILE]
+    return hashlib.sha256(json.dumps(defining).encode()).hexdigest()[:16]
 
 
 def _check_sizes(folder: Path) -> None:

@@ -82,6 +82,7 @@ class CpuLoraLinear(Linear):
         plain = (
             torch.is_grad_enabled()
             and not (args or kwargs or self.disable_adapters or self.merged)
+            and adapter is not None
             and adapter in self.lora_A
             and adapter not in self.lora_variant
             and x.device.type == "cpu"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -119,7 +120,7 @@ class GraphBatch:
         non_blocking: bool = False,
     ) -> "GraphBatch":
         """The batch on `device`, its features in `dtype`; indices stay int64."""
-        moved: dict[str, Tensor] = {}
+        moved: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Tensor):
@@ -129,7 +130,7 @@ class GraphBatch:
 
     def pin_memory(self) -> "GraphBatch":
         """The batch in page-locked memory; DataLoader calls this."""
-        tensors = {
+        tensors: dict[str, Any] = {
             field.name: value.pin_memory()
             for field in fields(self)
             if isinstance(value := getattr(self, field.name), Tensor)

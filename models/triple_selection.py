@@ -7,8 +7,10 @@ from models.formats.triples import Triple
 
 _WORD = re.compile(r"\w+")
 _STOP_WORDS = frozenset(
-    """a an and are at by did do does for from has have in is it of on or s that the their to was
-    were what when where which who whom whose with""".split()
+    _WORD.findall(
+        "a an and are at by did do does for from has have in is it of on or s that the their to "
+        "was were what when where which who whom whose with"
+    )
 )
 
 

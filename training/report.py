@@ -10,8 +10,8 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from evaluation.report import print_table
-from training.samples import SampleSet, TrainingSample
 from training.estimate import Estimate
+from training.samples import SampleSet, TrainingSample
 
 MASKED_STYLE, LABEL_STYLE = "dim", "bold green"
 LABEL_OPEN, LABEL_CLOSE = "⟦", "⟧"

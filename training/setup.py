@@ -26,10 +26,10 @@ from training.arguments import check_launch, training_arguments
 from training.callbacks import Progress, TensorBoard
 from training.checkpoints import TRAINING_STATE, install_component
 from training.config import ConfigError, load_config
-from training.samples import SampleSet
 from training.errors import CutLabelsError, LaunchError, NonFiniteLossError
 from training.estimate import estimate_cost
 from training.report import print_metrics, print_parameters, print_plan, print_sample
+from training.samples import SampleSet
 from training.schedule import Clock, StopAtBudget
 from training.settings import T2TSettings
 from training.trainer import ComponentTrainer

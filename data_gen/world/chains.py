@@ -10,8 +10,16 @@ from data_gen.world.schema import Entity, Fact, Kind
 
 # Chains start more often from things that lead somewhere.
 START_WEIGHTS = {
-    Kind.FILM: 30, Kind.SONG: 18, Kind.NOVEL: 14, Kind.PERSON: 18, Kind.COMPANY: 8,
-    Kind.UNIVERSITY: 4, Kind.CLUB: 3, Kind.LABEL: 3, Kind.CITY: 1, Kind.REGION: 1,
+    Kind.FILM: 30,
+    Kind.SONG: 18,
+    Kind.NOVEL: 14,
+    Kind.PERSON: 18,
+    Kind.COMPANY: 8,
+    Kind.UNIVERSITY: 4,
+    Kind.CLUB: 3,
+    Kind.LABEL: 3,
+    Kind.CITY: 1,
+    Kind.REGION: 1,
 }
 
 
@@ -22,8 +30,9 @@ def make_single(library: Library, rng: Random) -> Draft | None:
     question = ask(rng, fact.predicate, mention(rng, entity))
     if plain(fact.surface) in plain(question):
         return None
-    return Draft("single", question, fact.surface, (fact,), (question,), (fact.surface,),
-                 _aliases(fact))
+    return Draft(
+        "single", question, fact.surface, (fact,), (question,), (fact.surface,), _aliases(fact)
+    )
 
 
 def make_chain(library: Library, rng: Random, hops: int) -> Draft | None:
@@ -44,8 +53,15 @@ def make_chain(library: Library, rng: Random, hops: int) -> Draft | None:
     if not _needs_every_step(library, question, facts):
         return None
     answers = tuple(fact.surface for fact in facts)
-    return Draft("bridge", question, last.surface, facts, library.step_questions(rng, facts),
-                 answers, _aliases(last))
+    return Draft(
+        "bridge",
+        question,
+        last.surface,
+        facts,
+        library.step_questions(rng, facts),
+        answers,
+        _aliases(last),
+    )
 
 
 def _walk(library: Library, rng: Random, start: Entity, hops: int) -> tuple[Fact, ...] | None:
@@ -56,7 +72,8 @@ def _walk(library: Library, rng: Random, start: Entity, hops: int) -> tuple[Fact
     for hop in range(hops):
         last = hop == hops - 1
         choices = [
-            fact for fact in library.world.facts[position].values()
+            fact
+            for fact in library.world.facts[position].values()
             if fact.object not in met and (last or fact.object is not None)
         ]
         if not choices:

@@ -40,7 +40,9 @@ class Figures:
             "entities_by_kind": {str(kind): len(all_) for kind, all_ in library.by_kind.items()},
             "passages": len(library.passages),
             "words_per_passage": {
-                "min": min(words), "mean": round(sum(words) / len(words), 1), "max": max(words),
+                "min": min(words),
+                "mean": round(sum(words) / len(words), 1),
+                "max": max(words),
             },
             "triples": sum(told.values()),
             "triples_by_predicate": dict(sorted(told.items())),

@@ -5,22 +5,62 @@ from __future__ import annotations
 from random import Random
 
 ONSETS = [
-    "b", "br", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "kl", "kr", "l", "m", "n", "p",
-    "pr", "r", "s", "sk", "st", "t", "tr", "v", "vr", "z", "zh",
+    "b",
+    "br",
+    "d",
+    "dr",
+    "f",
+    "fl",
+    "g",
+    "gr",
+    "h",
+    "j",
+    "k",
+    "kl",
+    "kr",
+    "l",
+    "m",
+    "n",
+    "p",
+    "pr",
+    "r",
+    "s",
+    "sk",
+    "st",
+    "t",
+    "tr",
+    "v",
+    "vr",
+    "z",
+    "zh",
 ]
 NUCLEI = ["a", "e", "i", "o", "u", "ae", "ia", "ei", "uo"]
 CODAS = ["", "", "", "", "l", "n", "r", "s", "sk", "v", "x", "lm", "nd", "rk", "th"]
 FILM_PATTERNS = (
-    "Night over {root}", "The {root} Testament", "Return to {root}", "The Clockmaker of {root}",
-    "{root} in Winter", "Seven Doors of {root}", "The Last Train from {root}", "A Season in {root}",
+    "Night over {root}",
+    "The {root} Testament",
+    "Return to {root}",
+    "The Clockmaker of {root}",
+    "{root} in Winter",
+    "Seven Doors of {root}",
+    "The Last Train from {root}",
+    "A Season in {root}",
 )
 NOVEL_PATTERNS = (
-    "The Orchards of {root}", "A History of {root}", "{root} and the Tide", "Letters to {root}",
-    "The Salt Roads of {root}", "The House at {root}",
+    "The Orchards of {root}",
+    "A History of {root}",
+    "{root} and the Tide",
+    "Letters to {root}",
+    "The Salt Roads of {root}",
+    "The House at {root}",
 )
 SONG_PATTERNS = (
-    "{root} Blues", "Dancing with {root}", "Goodbye {root}", "Lanterns for {root}",
-    "Hey {root}", "{root} Avenue",
+    "{root} Blues",
+    "Dancing with {root}",
+    "Goodbye {root}",
+    "Lanterns for {root}",
+    "Hey {root}",
+    "{root} Avenue",
 )
 COMPANY_PATTERNS = ("{root} Industries", "{root} Holdings", "{root} & Partners", "{root} Works")
 CLUB_PATTERNS = ("{root} Rovers", "{root} Athletic", "{root} Wanderers", "{root} United")

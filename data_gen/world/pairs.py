@@ -88,8 +88,14 @@ class PairMaker:
         return self._draft(rng, type_name, question, answer, template, wanted, one + two)
 
     def _draft(
-        self, rng: Random, type_name: str, question: str, answer: str, template: str,
-        positive: bool, facts: tuple[Fact, ...],
+        self,
+        rng: Random,
+        type_name: str,
+        question: str,
+        answer: str,
+        template: str,
+        positive: bool,
+        facts: tuple[Fact, ...],
     ) -> Draft:
         steps = self._library.step_questions(rng, facts)
         answers = tuple(fact.surface for fact in facts)
@@ -124,8 +130,6 @@ class PairMaker:
         return rng.sample(group, 2) if len(group) >= 2 else None
 
 
-def _overlap(
-    left: tuple[Entity, tuple[Fact, ...]], right: tuple[Entity, tuple[Fact, ...]]
-) -> bool:
+def _overlap(left: tuple[Entity, tuple[Fact, ...]], right: tuple[Entity, tuple[Fact, ...]]) -> bool:
     """Whether the two sides share a step, which would leave nothing to compare."""
     return bool({fact.key for fact in left[1]} & {fact.key for fact in right[1]})

@@ -143,7 +143,5 @@ FILLERS: dict[Kind, tuple[str, ...]] = {
     Kind.PERSON: _PERSON_FILLERS,
     **dict.fromkeys((Kind.FILM, Kind.NOVEL, Kind.SONG), _WORK_FILLERS),
     **dict.fromkeys((Kind.CITY, Kind.REGION, Kind.COUNTRY), _PLACE_FILLERS),
-    **dict.fromkeys(
-        (Kind.COMPANY, Kind.UNIVERSITY, Kind.CLUB, Kind.LABEL), _ORGANISATION_FILLERS
-    ),
+    **dict.fromkeys((Kind.COMPANY, Kind.UNIVERSITY, Kind.CLUB, Kind.LABEL), _ORGANISATION_FILLERS),
 }

@@ -52,8 +52,7 @@ def write_passages(world: World, seed: int) -> list[Passage]:
     for (subject, predicate), host in world.home.items():
         hosted.setdefault(host, []).append(world.facts[subject][predicate])
     return [
-        _Writer(world, entity, rng).write(hosted.get(entity.index, []))
-        for entity in world.entities
+        _Writer(world, entity, rng).write(hosted.get(entity.index, [])) for entity in world.entities
     ]
 
 
@@ -121,8 +120,13 @@ class _Writer:
             return _finish(self._clause(reference, facts[0]))
         ordered = _pair(facts[0], facts[1])
         if ordered is not None and self._rng.random() < 0.8:
-            return _finish(_fill(self._pick(PAIRS[ordered[0].predicate, ordered[1].predicate]),
-                                 reference, *ordered))
+            return _finish(
+                _fill(
+                    self._pick(PAIRS[ordered[0].predicate, ordered[1].predicate]),
+                    reference,
+                    *ordered,
+                )
+            )
         return _finish(self._joined(reference, facts[0], facts[1]))
 
     def _joined(self, reference: _Reference, first: Fact, second: Fact) -> str:

@@ -11,9 +11,26 @@ from data_gen.world.places import country_of_city
 from data_gen.world.schema import Entity, Kind, World
 
 OCCUPATIONS = (
-    "painter", "botanist", "violinist", "architect", "journalist", "chemist", "lawyer", "actor",
-    "engineer", "poet", "surgeon", "historian", "photographer", "economist", "geologist",
-    "translator", "sculptor", "astronomer", "playwright", "librarian",
+    "painter",
+    "botanist",
+    "violinist",
+    "architect",
+    "journalist",
+    "chemist",
+    "lawyer",
+    "actor",
+    "engineer",
+    "poet",
+    "surgeon",
+    "historian",
+    "photographer",
+    "economist",
+    "geologist",
+    "translator",
+    "sculptor",
+    "astronomer",
+    "playwright",
+    "librarian",
 )
 AWARD_PATTERNS = ("{root} Prize", "{root} Medal", "Order of {root}", "{root} Award")
 FIRST_BIRTH_YEAR, LAST_BIRTH_YEAR = 1880, 2000

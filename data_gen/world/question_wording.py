@@ -9,25 +9,34 @@ from data_gen.world.schema import Entity, Kind
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
     "date of birth": ("When was {x} born?", "What is the date of birth of {x}?"),
-    "place of birth": ("Where was {x} born?", "In which city was {x} born?",
-                       "What is the place of birth of {x}?"),
-    "country of citizenship": ("Which country is {x} a citizen of?",
-                               "What is the country of citizenship of {x}?"),
+    "place of birth": (
+        "Where was {x} born?",
+        "In which city was {x} born?",
+        "What is the place of birth of {x}?",
+    ),
+    "country of citizenship": (
+        "Which country is {x} a citizen of?",
+        "What is the country of citizenship of {x}?",
+    ),
     "occupation": ("What is the occupation of {x}?", "What does {x} do for a living?"),
     "father": ("Who is the father of {x}?", "Who was the father of {x}?"),
     "mother": ("Who is the mother of {x}?", "Who was the mother of {x}?"),
     "spouse": ("Who is the spouse of {x}?", "Who is {x} married to?"),
     "educated at": ("Where did {x} study?", "Which university was {x} educated at?"),
     "employer": ("Which company employed {x}?", "Who is the employer of {x}?"),
-    "member of sports team": ("Which team did {x} play for?",
-                              "What sports team did {x} belong to?"),
+    "member of sports team": (
+        "Which team did {x} play for?",
+        "What sports team did {x} belong to?",
+    ),
     "award received": ("What award did {x} receive?", "Which award was won by {x}?"),
     "genre": ("What is the genre of {x}?", "Which genre does {x} belong to?"),
-    "director": ("Who directed {x}?", "Who is the director of {x}?",
-                 "Which person was the director of {x}?"),
+    "director": (
+        "Who directed {x}?",
+        "Who is the director of {x}?",
+        "Which person was the director of {x}?",
+    ),
     "screenwriter": ("Who wrote the screenplay of {x}?", "Who is the screenwriter of {x}?"),
-    "production company": ("Which company produced {x}?",
-                           "What is the production company of {x}?"),
+    "production company": ("Which company produced {x}?", "What is the production company of {x}?"),
     "based on": ("What novel is {x} based on?", "Which book was adapted into {x}?"),
     "author": ("Who wrote {x}?", "Who is the author of {x}?"),
     "publisher": ("Who published {x}?", "Which company is the publisher of {x}?"),
@@ -35,8 +44,10 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "record label": ("Which label issued {x}?", "What is the record label of {x}?"),
     "lyrics by": ("Who wrote the lyrics of {x}?", "Who is the lyricist of {x}?"),
     "publication date": ("When was {x} released?", "What is the publication date of {x}?"),
-    "country of origin": ("Which country does {x} come from?",
-                          "What is the country of origin of {x}?"),
+    "country of origin": (
+        "Which country does {x} come from?",
+        "What is the country of origin of {x}?",
+    ),
     "founded by": ("Who founded {x}?", "Who is the founder of {x}?"),
     "inception": ("When was {x} founded?", "When was {x} established?"),
     "industry": ("In which industry is {x} active?", "What is the industry of {x}?"),
@@ -51,15 +62,19 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "capital": ("What is the capital of {x}?", "Which city is the capital of {x}?"),
     "mayor": ("Who is the mayor of {x}?", "Who serves as mayor of {x}?"),
     "head of state": ("Who is the head of state of {x}?", "Who heads the state of {x}?"),
-    "official language": ("What is the official language of {x}?",
-                          "Which language is official in {x}?"),
+    "official language": (
+        "What is the official language of {x}?",
+        "Which language is official in {x}?",
+    ),
     "population": ("What is the population of {x}?", "How many people live in {x}?"),
 }
 # Phrases for the object of a relation, used where a chain goes on from it.
 PHRASES: dict[str, tuple[str, ...]] = {
     "place of birth": ("the birthplace of {x}", "the city where {x} was born"),
-    "country of citizenship": ("the country of citizenship of {x}",
-                               "the country of which {x} is a citizen"),
+    "country of citizenship": (
+        "the country of citizenship of {x}",
+        "the country of which {x} is a citizen",
+    ),
     "father": ("the father of {x}",),
     "mother": ("the mother of {x}",),
     "spouse": ("the spouse of {x}", "the person married to {x}"),
@@ -77,8 +92,7 @@ PHRASES: dict[str, tuple[str, ...]] = {
     "lyrics by": ("the lyricist of {x}", "the person who wrote the lyrics of {x}"),
     "country of origin": ("the country of origin of {x}", "the country that {x} comes from"),
     "founded by": ("the founder of {x}", "the person who founded {x}"),
-    "headquarters location": ("the city where {x} is based",
-                              "the headquarters location of {x}"),
+    "headquarters location": ("the city where {x} is based", "the headquarters location of {x}"),
     "chief executive officer": ("the chief executive officer of {x}", "the person who leads {x}"),
     "located in": ("the place where {x} is located",),
     "chancellor": ("the chancellor of {x}",),
@@ -101,40 +115,95 @@ class YesNoWording:
 
 
 YES_NO: tuple[YesNoWording, ...] = (
-    YesNoWording(Kind.PERSON, ("country of citizenship",), (
-        "Are {a} and {b} citizens of the same country?",
-        "Do {a} and {b} have the same country of citizenship?")),
-    YesNoWording(Kind.PERSON, ("educated at",), (
-        "Did {a} and {b} study at the same university?",
-        "Were {a} and {b} educated at the same university?")),
-    YesNoWording(Kind.PERSON, ("place of birth",), (
-        "Were {a} and {b} born in the same city?", "Do {a} and {b} share a place of birth?")),
-    YesNoWording(Kind.PERSON, ("employer",), (
-        "Did {a} and {b} work for the same company?", "Do {a} and {b} have the same employer?")),
-    YesNoWording(Kind.FILM, ("director",), (
-        "Were {a} and {b} directed by the same person?",
-        "Do the films {a} and {b} have the same director?")),
-    YesNoWording(Kind.FILM, ("country of origin",), (
-        "Are the films {a} and {b} from the same country?",
-        "Do {a} and {b} have the same country of origin?")),
-    YesNoWording(Kind.NOVEL, ("author",), (
-        "Were the novels {a} and {b} written by the same author?",
-        "Do {a} and {b} share an author?")),
-    YesNoWording(Kind.SONG, ("record label",), (
-        "Were the songs {a} and {b} issued by the same label?",
-        "Do {a} and {b} have the same record label?")),
-    YesNoWording(Kind.COMPANY, ("headquarters location",), (
-        "Are {a} and {b} based in the same city?",
-        "Do {a} and {b} have their headquarters in the same city?")),
-    YesNoWording(Kind.FILM, ("director", "country of citizenship"), (
-        "Are the directors of {a} and {b} citizens of the same country?",
-        "Do the director of {a} and the director of {b} share a country of citizenship?")),
-    YesNoWording(Kind.FILM, ("director", "place of birth"), (
-        "Were the director of {a} and the director of {b} born in the same city?",)),
-    YesNoWording(Kind.NOVEL, ("author", "country of citizenship"), (
-        "Are the authors of {a} and {b} citizens of the same country?",)),
-    YesNoWording(Kind.SONG, ("performer", "educated at"), (
-        "Did the performer of {a} and the performer of {b} study at the same university?",)),
+    YesNoWording(
+        Kind.PERSON,
+        ("country of citizenship",),
+        (
+            "Are {a} and {b} citizens of the same country?",
+            "Do {a} and {b} have the same country of citizenship?",
+        ),
+    ),
+    YesNoWording(
+        Kind.PERSON,
+        ("educated at",),
+        (
+            "Did {a} and {b} study at the same university?",
+            "Were {a} and {b} educated at the same university?",
+        ),
+    ),
+    YesNoWording(
+        Kind.PERSON,
+        ("place of birth",),
+        ("Were {a} and {b} born in the same city?", "Do {a} and {b} share a place of birth?"),
+    ),
+    YesNoWording(
+        Kind.PERSON,
+        ("employer",),
+        ("Did {a} and {b} work for the same company?", "Do {a} and {b} have the same employer?"),
+    ),
+    YesNoWording(
+        Kind.FILM,
+        ("director",),
+        (
+            "Were {a} and {b} directed by the same person?",
+            "Do the films {a} and {b} have the same director?",
+        ),
+    ),
+    YesNoWording(
+        Kind.FILM,
+        ("country of origin",),
+        (
+            "Are the films {a} and {b} from the same country?",
+            "Do {a} and {b} have the same country of origin?",
+        ),
+    ),
+    YesNoWording(
+        Kind.NOVEL,
+        ("author",),
+        (
+            "Were the novels {a} and {b} written by the same author?",
+            "Do {a} and {b} share an author?",
+        ),
+    ),
+    YesNoWording(
+        Kind.SONG,
+        ("record label",),
+        (
+            "Were the songs {a} and {b} issued by the same label?",
+            "Do {a} and {b} have the same record label?",
+        ),
+    ),
+    YesNoWording(
+        Kind.COMPANY,
+        ("headquarters location",),
+        (
+            "Are {a} and {b} based in the same city?",
+            "Do {a} and {b} have their headquarters in the same city?",
+        ),
+    ),
+    YesNoWording(
+        Kind.FILM,
+        ("director", "country of citizenship"),
+        (
+            "Are the directors of {a} and {b} citizens of the same country?",
+            "Do the director of {a} and the director of {b} share a country of citizenship?",
+        ),
+    ),
+    YesNoWording(
+        Kind.FILM,
+        ("director", "place of birth"),
+        ("Were the director of {a} and the director of {b} born in the same city?",),
+    ),
+    YesNoWording(
+        Kind.NOVEL,
+        ("author", "country of citizenship"),
+        ("Are the authors of {a} and {b} citizens of the same country?",),
+    ),
+    YesNoWording(
+        Kind.SONG,
+        ("performer", "educated at"),
+        ("Did the performer of {a} and the performer of {b} study at the same university?",),
+    ),
 )
 
 
@@ -149,48 +218,89 @@ class ComparisonWording:
 
 
 COMPARISONS: tuple[ComparisonWording, ...] = (
-    ComparisonWording(Kind.PERSON, ("date of birth",), (
-        "Who was born first, {a} or {b}?", "Who is older, {a} or {b}?"), (
-        "Who was born later, {a} or {b}?", "Who is younger, {a} or {b}?")),
-    ComparisonWording(Kind.FILM, ("publication date",), (
-        "Which film came out earlier, {a} or {b}?", "Which film was released first, {a} or {b}?"), (
-        "Which film came out later, {a} or {b}?",
-        "Which film was released more recently, {a} or {b}?")),
-    ComparisonWording(Kind.NOVEL, ("publication date",), (
-        "Which novel came out earlier, {a} or {b}?",), (
-        "Which novel came out later, {a} or {b}?",)),
-    ComparisonWording(Kind.SONG, ("publication date",), (
-        "Which song was released first, {a} or {b}?",), (
-        "Which song was released later, {a} or {b}?",)),
-    ComparisonWording(Kind.COMPANY, ("inception",), (
-        "Which company was founded first, {a} or {b}?",
-        "Which company is older, {a} or {b}?"), (
-        "Which company was founded later, {a} or {b}?",)),
-    ComparisonWording(Kind.UNIVERSITY, ("inception",), (
-        "Which university was established earlier, {a} or {b}?",), (
-        "Which university was established later, {a} or {b}?",)),
+    ComparisonWording(
+        Kind.PERSON,
+        ("date of birth",),
+        ("Who was born first, {a} or {b}?", "Who is older, {a} or {b}?"),
+        ("Who was born later, {a} or {b}?", "Who is younger, {a} or {b}?"),
+    ),
+    ComparisonWording(
+        Kind.FILM,
+        ("publication date",),
+        ("Which film came out earlier, {a} or {b}?", "Which film was released first, {a} or {b}?"),
+        (
+            "Which film came out later, {a} or {b}?",
+            "Which film was released more recently, {a} or {b}?",
+        ),
+    ),
+    ComparisonWording(
+        Kind.NOVEL,
+        ("publication date",),
+        ("Which novel came out earlier, {a} or {b}?",),
+        ("Which novel came out later, {a} or {b}?",),
+    ),
+    ComparisonWording(
+        Kind.SONG,
+        ("publication date",),
+        ("Which song was released first, {a} or {b}?",),
+        ("Which song was released later, {a} or {b}?",),
+    ),
+    ComparisonWording(
+        Kind.COMPANY,
+        ("inception",),
+        ("Which company was founded first, {a} or {b}?", "Which company is older, {a} or {b}?"),
+        ("Which company was founded later, {a} or {b}?",),
+    ),
+    ComparisonWording(
+        Kind.UNIVERSITY,
+        ("inception",),
+        ("Which university was established earlier, {a} or {b}?",),
+        ("Which university was established later, {a} or {b}?",),
+    ),
 )
 BRIDGE_COMPARISONS: tuple[ComparisonWording, ...] = (
-    ComparisonWording(Kind.FILM, ("director", "date of birth"), (
-        "Which film has the director who was born first, {a} or {b}?",
-        "Which film has the director who is older, {a} or {b}?"), (
-        "Which film has the director who was born later, {a} or {b}?",
-        "Which film has the director who is younger, {a} or {b}?")),
-    ComparisonWording(Kind.NOVEL, ("author", "date of birth"), (
-        "Which novel has the author who was born earlier, {a} or {b}?",), (
-        "Which novel has the author who was born later, {a} or {b}?",)),
-    ComparisonWording(Kind.SONG, ("performer", "date of birth"), (
-        "Which song has the performer who was born earlier, {a} or {b}?",), (
-        "Which song has the performer who was born later, {a} or {b}?",)),
-    ComparisonWording(Kind.COMPANY, ("founded by", "date of birth"), (
-        "Which company has the founder who was born earlier, {a} or {b}?",), (
-        "Which company has the founder who was born later, {a} or {b}?",)),
-    ComparisonWording(Kind.FILM, ("production company", "inception"), (
-        "Which film has the production company that was founded earlier, {a} or {b}?",), (
-        "Which film has the production company that was founded later, {a} or {b}?",)),
-    ComparisonWording(Kind.SONG, ("record label", "inception"), (
-        "Which song has the record label that was founded earlier, {a} or {b}?",), (
-        "Which song has the record label that was founded later, {a} or {b}?",)),
+    ComparisonWording(
+        Kind.FILM,
+        ("director", "date of birth"),
+        (
+            "Which film has the director who was born first, {a} or {b}?",
+            "Which film has the director who is older, {a} or {b}?",
+        ),
+        (
+            "Which film has the director who was born later, {a} or {b}?",
+            "Which film has the director who is younger, {a} or {b}?",
+        ),
+    ),
+    ComparisonWording(
+        Kind.NOVEL,
+        ("author", "date of birth"),
+        ("Which novel has the author who was born earlier, {a} or {b}?",),
+        ("Which novel has the author who was born later, {a} or {b}?",),
+    ),
+    ComparisonWording(
+        Kind.SONG,
+        ("performer", "date of birth"),
+        ("Which song has the performer who was born earlier, {a} or {b}?",),
+        ("Which song has the performer who was born later, {a} or {b}?",),
+    ),
+    ComparisonWording(
+        Kind.COMPANY,
+        ("founded by", "date of birth"),
+        ("Which company has the founder who was born earlier, {a} or {b}?",),
+        ("Which company has the founder who was born later, {a} or {b}?",),
+    ),
+    ComparisonWording(
+        Kind.FILM,
+        ("production company", "inception"),
+        ("Which film has the production company that was founded earlier, {a} or {b}?",),
+        ("Which film has the production company that was founded later, {a} or {b}?",),
+    ),
+    ComparisonWording(
+        Kind.SONG,
+        ("record label", "inception"),
+        ("Which song has the record label that was founded earlier, {a} or {b}?",),
+        ("Which song has the record label that was founded later, {a} or {b}?",),
+    ),
 )
 # Conditions of an intersection: "Which person both {one} and {two}?"
 CONDITIONS: dict[Kind, dict[str, tuple[str, ...]]] = {

@@ -28,9 +28,12 @@ def _extreme(rng: Random, balance: Balance) -> Draft:
     answer, other = (high, low) if larger else (low, high)
     first, second = (answer, other) if wanted else (other, answer)
     word = "larger" if larger else "smaller"
-    form = rng.choice((
-        "Which is the {word} number, {a} or {b}?", "Which number is {word}: {a} or {b}?",
-    ))
+    form = rng.choice(
+        (
+            "Which is the {word} number, {a} or {b}?",
+            "Which number is {word}: {a} or {b}?",
+        )
+    )
     question = form.format(word=word, a=first, b=second)
     return Draft(TYPE, question, str(answer), template=f"extreme/{larger}", positive=wanted)
 
@@ -43,9 +46,12 @@ def _sum(rng: Random, balance: Balance) -> Draft:
 
 def _letters(rng: Random, balance: Balance) -> Draft:
     word = _word(rng)
-    form = rng.choice((
-        'How many letters does the word "{w}" have?', 'How many letters are in the word "{w}"?',
-    ))
+    form = rng.choice(
+        (
+            'How many letters does the word "{w}" have?',
+            'How many letters are in the word "{w}"?',
+        )
+    )
     return Draft(TYPE, form.format(w=word), str(len(word)))
 
 

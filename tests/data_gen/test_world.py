@@ -64,7 +64,12 @@ def test_every_question_is_asked_once_and_all_types_occur(built: Built) -> None:
     assert len(records) == 400
     assert len({record.id for record in records}) == len({r.question for r in records}) == 400
     assert {record.type for record in records} == {
-        "single", "bridge", "comparison", "bridge_comparison", "yes_no", "intersection",
+        "single",
+        "bridge",
+        "comparison",
+        "bridge_comparison",
+        "yes_no",
+        "intersection",
         "self_contained",
     }
     assert {len(record.evidences) for record in records} == {0, 1, 2, 3, 4}

@@ -15,15 +15,23 @@ from data_gen.world.questions import WorldTooSmallError, slots
 
 SCRIPT = Path(__file__).resolve().parents[2] / "data_gen" / "build_world.py"
 FILES = {
-    "corpus.jsonl", "triples.jsonl", "card.json",
-    "questions_train.jsonl", "questions_dev.jsonl", "questions_test.jsonl",
+    "corpus.jsonl",
+    "triples.jsonl",
+    "card.json",
+    "questions_train.jsonl",
+    "questions_dev.jsonl",
+    "questions_test.jsonl",
 }
 
 
 def _run(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, cwd=cwd,
-        check=False, timeout=120,
+        [sys.executable, str(SCRIPT), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+        timeout=120,
     )
 
 

@@ -43,7 +43,10 @@ def test_a_cut_text_never_gains_triples(triple: Triple, cut: int) -> None:
 
 
 def test_figure_14_reads_as_written() -> None:
-    text = "(S> William gerald standridge| P> Birth date| O> November 27, 1953),\n(S> a| P> b| O> c (d))"
+    text = (
+        "(S> William gerald standridge| P> Birth date| O> November 27, 1953),\n"
+        "(S> a| P> b| O> c (d))"
+    )
     expected = [
         Triple("William gerald standridge", "Birth date", "November 27, 1953"),
         Triple("a", "b", "c (d)"),

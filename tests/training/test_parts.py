@@ -10,8 +10,8 @@ import torch
 from models.formats.records import RasSample, TriplesSample
 from models.formats.triples import Triple, format_triples
 from training.collators import Collator
-from training.samples import TrainingSample
 from training.sampler import LengthGroupedSampler
+from training.samples import TrainingSample
 from training.schedule import Clock, build_scheduler, learning_rate_factor
 from training.settings import Schedule
 from training.training_state import load_optimizer, rng_state, save_optimizer, set_rng_state

@@ -13,8 +13,8 @@ from models.checkpoint import CheckpointWriteError
 from training import training_state
 from training.arguments import training_arguments
 from training.config import load_config
-from training.samples import SampleSet
 from training.errors import CutLabelsError, NonFiniteLossError
+from training.samples import SampleSet
 from training.settings import RasSettings, T2TSettings
 from training.setup import Recipe, run_training
 from training.train_ras import prepare as prepare_ras

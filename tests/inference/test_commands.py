@@ -1,0 +1,205 @@
+"""ask.py, evaluate.py and extract.py on tiny untrained components."""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inference.ask
+import inference.evaluate
+import inference.extract
+from inference.command_line import command, positive_int
+from inference.engines.contract import EngineError
+from inference.evaluate import trace_records
+from inference.loops.trace import Trace, TraceStep
+from inference.retrieval.passages import Passage
+from models.formats.records import PassageRecord, QuestionRecord, write_records
+from models.formats.triples import Triple
+from tests.components import chat_backbone, ras_component, t2t_component
+from tests.run_main import run_main
+from tests.tiny import tiny_backbone
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSAGES = [
+    PassageRecord("1", "Dawn", "Dawn is a film by Ana Lis."),
+    PassageRecord("2", "Ana Lis", "Ana Lis was born in Brill."),
+    PassageRecord("3", "Brill", "Brill is a town."),
+]
+CONTEXT = [("Dawn", ["Dawn is a film by Ana Lis."]), ("Brill", ["Brill is a town."])]
+QUESTIONS = [
+    QuestionRecord("a", "Who directed Dawn?", "Ana Lis", context=CONTEXT),
+    QuestionRecord("b", "Where was Ana Lis born?", "Brill"),
+    QuestionRecord("c", "What is Brill?", "a town", context=CONTEXT),
+]
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return chat_backbone(tmp_path_factory.mktemp("backbone"))
+
+
+@pytest.fixture(scope="module")
+def components(backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Options that name a RAS and a text-to-triples component."""
+    folder = tmp_path_factory.mktemp("components")
+    ras = ras_component(folder / "ras", backbone)
+    return ("--ras", str(ras), "--t2t", str(t2t_component(folder / "t2t", backbone)))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A corpus and a data set."""
+    write_records(tmp_path / "corpus.jsonl", PASSAGES)
+    write_records(tmp_path / "questions.jsonl", QUESTIONS)
+    return tmp_path / "corpus.jsonl", tmp_path / "questions.jsonl"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in float32 and give the JSON object that it prints last."""
+    monkeypatch.setenv("TRIVIUM_CACHE", str(tmp_path / "cache"))
+    main_of = partial(run_main, monkeypatch)
+
+    def run_command(main: Callable[[], None], *arguments: object) -> dict[str, Any]:
+        main_of(main, *arguments, "--dtype", "float32", "--json")
+        return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
+
+    return run_command
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ask", "evaluate", "extract"])
+def test_help_from_any_folder(name: str, tmp_path: Path) -> None:
+    script = ROOT / "inference" / f"{name}.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--help"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "--json" in done.stdout and "--t2t" in done.stdout
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_evaluate_writes_results_and_traces_in_order(
+    concurrency: int, components: tuple[str, ...], files: tuple[Path, Path], tmp_path: Path,
+    run: Run,
+) -> None:  # fmt: skip
+    corpus, dataset = files
+    results = run(
+        inference.evaluate.main, *components, "--dataset", dataset, "--corpus", corpus,
+        "--retriever", "bm25", "--concurrency", concurrency, "--max-answer-tokens", 4,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
+    lines = (tmp_path / "out" / "traces.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["a", "b", "c"]
+    assert (results["loop"], results["n"], results["errors"]) == ("ras", 3, 0)
+
+
+def test_a_question_that_fails_is_counted_and_spares_the_others(
+    components: tuple[str, ...], files: tuple[Path, Path], tmp_path: Path, run: Run
+) -> None:
+    results = run(
+        inference.evaluate.main, *components, "--loop", "ras_static", "--dataset", files[1],
+        "--max-answer-tokens", 4, "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert (results["n"], results["errors"]) == (3, 1)
+    lines = (tmp_path / "out" / "traces.jsonl").read_text(encoding="utf-8").splitlines()
+    errors = [json.loads(line)["error"] for line in lines]
+    assert errors[0] is None and errors[2] is None
+    assert errors[1] == "ValueError: question b: ras_static needs passages in 'context'"
+
+
+def test_an_untrained_backbone_needs_a_chat_template(
+    backbone: Path, files: tuple[Path, Path], tmp_path: Path, run: Run
+) -> None:
+    evaluate = (
+        inference.evaluate.main, "--loop", "none", "--ras", "none", "--dataset", files[1],
+        "--max-answer-tokens", 4, "--out", tmp_path / "out", "--backbone",
+    )  # fmt: skip
+    assert run(*evaluate, backbone)["errors"] == 0
+    plain = tiny_backbone(tmp_path / "plain")
+    assert run(*evaluate, plain)["errors"] == 3
+    first = (tmp_path / "out" / "traces.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    assert "no chat template" in json.loads(first)["error"]
+
+
+def test_ask_gives_the_whole_trace(
+    components: tuple[str, ...], files: tuple[Path, Path], run: Run
+) -> None:
+    trace = run(
+        inference.ask.main, QUESTIONS[0].question, *components, "--corpus", files[0],
+        "--loop", "ras_no_planning", "--retriever", "bm25", "--max-answer-tokens", 4,
+    )  # fmt: skip
+    [step] = trace["steps"]
+    assert step["passages"][0] == {"id": "1", "title": "Dawn"}
+    assert trace["bill"]["llm_calls"] == len(step["passages"]) + 1
+
+
+def test_ask_prints_model_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    step = TraceStep(
+        "[/b] who?", [Passage("1", "[red]", "")], [Triple("[b]", "[/]", "x")], "[SUBQ]"
+    )
+    inference.ask.show_trace(Trace("q", "[/i] answer", [step]))
+    printed = capsys.readouterr().out
+    for text in ("[/b] who?", "[red]", "(S> [b]| P> [/]| O> x)", "plan: [SUBQ]", "[/i] answer"):
+        assert text in printed
+
+
+def test_extract_calls_the_model_once_a_passage_and_component(
+    components: tuple[str, ...], backbone: Path, files: tuple[Path, Path], tmp_path: Path, run: Run
+) -> None:
+    extract = (inference.extract.main, "--corpus", files[0], "--out", tmp_path / "triples.jsonl")
+    counts = [
+        run(*extract, "--t2t", components[3], "--limit", limit)["extracted_now"]
+        for limit in (2, 3, 3)
+    ]
+    assert counts == [2, 1, 0]
+    written = (tmp_path / "triples.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["id"] for line in written] == ["1", "2", "3"]
+    other = t2t_component(tmp_path / "other", tiny_backbone(tmp_path / "seed", seed=1))
+    assert run(*extract, "--t2t", other)["extracted_now"] == 3
+
+
+def test_without_a_corpus_the_context_is_what_supports() -> None:
+    record = QuestionRecord(
+        "a", "q", "x", context=CONTEXT, supporting_facts=[("Dawn", 0)],
+        evidences=[Triple("Dawn", "director", "Ana Lis")],
+    )  # fmt: skip
+    seen = Trace("q", steps=[TraceStep("q", [Passage("a/0", "Dawn", CONTEXT[0][1][0])])])
+    rows = trace_records([record, record], [seen, Trace("q")], [])
+    assert [row["recall"] for row in rows] == [1.0, 0.0]
+    assert [row["stage"] for row in rows] == ["extraction", "plan"]
+
+
+def test_expected_errors_end_with_one_line() -> None:
+    def broken(error: Exception) -> str:
+        @command
+        def main() -> None:
+            raise error
+
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return str(stopped.value.code)
+
+    assert broken(EngineError("two\n  lines")) == "error: two lines"
+    missing = FileNotFoundError(2, "No such file or directory", "x.jsonl")
+    assert broken(missing) == "error: x.jsonl: no such file. Check the path."
+    denied = PermissionError(13, "Permission denied", "x.jsonl")
+    assert broken(denied).startswith("error: x.jsonl: Permission denied. Check")
+    with pytest.raises(KeyError):
+        broken(KeyError("a mistake of the program's"))
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", ""])
+def test_positive_int(text: str) -> None:
+    assert positive_int("12") == 12
+    with pytest.raises(argparse.ArgumentTypeError, match="1 or more"):
+        positive_int(text)
