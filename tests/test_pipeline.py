@@ -104,7 +104,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     shared = ("--source", "world=world", "--tokenizer", "words", "--fractions", "0.8,0.2,0")
     made.script("data_gen/build_triples.py", *shared, "--out", "triples")
     # Labels are counted in bytes by the tiny tokenizer.
-    figures = made.train("t2t", "model.max_output_tokens=400", "data.skip_cut_labels=true")
+    figures = made.train("t2t", "model.max_output_tokens=600", "data.skip_cut_labels=true")
     assert figures["steps"] == 3
     made.script("data_gen/build_subq.py", *shared, "--out", "subq")
     figures = made.train("ras", "model.max_output_tokens=300", "graph.encoder=hash")
