@@ -14,7 +14,7 @@ from inference.command_line import command, configure_logging, positive_int
 from inference.components import T2T_ADAPTER, Component
 from inference.engines.open_engine import build_engine
 from inference.extraction import TripleExtractor
-from inference.open_loop import LoopOptions, open_extractor
+from inference.open_loop import MAX_BATCH_TOKENS, LoopOptions, open_extractor
 from inference.retrieval.passages import Passage, load_corpus
 from models.formats.prompts import passage_text
 from models.formats.records import TriplesSample, write_records
@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", required=True, type=Path, help="JSON Lines of {id, text, triples} to write")
     add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
     add("--dtype", choices=("bfloat16", "float32", "auto"), default="bfloat16")
-    add("--max-batch-size", type=positive_int, default=32, help="passages at once (default: 32)")
+    add("--max-batch-size", type=positive_int, default=64, help="passages at once (default: 64)")
     add("--limit", type=positive_int, help="only the first so many passages")
     add("--json", action="store_true", help="print the counts as one JSON object")
     return parser
@@ -64,6 +64,8 @@ async def _run(arguments: argparse.Namespace) -> dict[str, object]:
         adapters={T2T_ADAPTER: component.folder},
         dtype=arguments.dtype,
         max_batch_size=arguments.max_batch_size,
+        max_batch_tokens=MAX_BATCH_TOKENS,
+        merge_adapters=True,
     )
     extractor = open_extractor(engine, component, arguments.cache)
     start, cached = time.perf_counter(), len(extractor.cache)

@@ -1,6 +1,6 @@
 """A loop by its name, with everything it needs: the one place where the parts meet."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -28,6 +28,8 @@ from inference.retrieval.passages import Passage
 from inference.triple_cache import TripleCache
 from models.backbone import cache_folder
 
+# Room for a whole batch of long prompts; short ones leave most of it unused.
+MAX_BATCH_TOKENS = 65536
 LOOPS = ("none", "single", "ras", "ras_no_planning", "ras_static")
 LOOPS_OVER_TRIPLES = ("ras", "ras_no_planning", "ras_static")
 LOOPS_OVER_CORPUS = ("single", "ras", "ras_no_planning")
@@ -54,7 +56,8 @@ class LoopOptions:
     max_rounds: int = 5
     max_triples: int = 10
     max_answer_tokens: int = 100
-    max_batch_size: int = 32
+    max_batch_size: int = 64
+    merge_adapters: bool = True
 
 
 def add_loop_arguments(parser: ArgumentParser) -> None:
@@ -104,8 +107,14 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
     add(
         "--max-batch-size",
         type=positive_int,
-        default=32,
-        help="requests that the engine runs at once (default: 32)",
+        default=64,
+        help="requests that the engine runs at once (default: 64)",
+    )
+    add(
+        "--merge-adapters",
+        action=BooleanOptionalAction,
+        default=True,
+        help="serve each adapter merged into a copy of the backbone (default: yes)",
     )
 
 
@@ -158,6 +167,8 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
         adapters={name: component.folder for name, component in components.items()},
         dtype=options.dtype,
         max_batch_size=options.max_batch_size,
+        max_batch_tokens=MAX_BATCH_TOKENS,
+        merge_adapters=options.merge_adapters,
     )
     reader = GraphReader(
         engine, reader_inputs(ras) if ras else chat_input, options.max_answer_tokens

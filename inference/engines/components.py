@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,14 +82,27 @@ class Served:
 
 
 class ComponentLoader:
-    """Loads a backbone once and puts every adapter that belongs to it on it."""
+    """Loads a backbone once and puts every adapter that belongs to it on it.
 
-    def __init__(self, backbone: str, dtype: str, device: str, revision: str | None) -> None:
+    With `merge_adapters` each adapter is added into a copy of the backbone's weights instead:
+    faster by a multiple where a small model decodes on a CPU, at the memory of one more copy an
+    adapter, and equal up to the rounding of the backbone's dtype.
+    """
+
+    def __init__(
+        self,
+        backbone: str,
+        dtype: str,
+        device: str,
+        revision: str | None,
+        merge_adapters: bool = False,
+    ) -> None:
         model = load_backbone(backbone, dtype, revision)
         if not model.config.is_encoder_decoder:
             require_plain_attention(model.config)
         self.dtype = dtype
         self.device = device
+        self.merge_adapters = merge_adapters
         self.identity = backbone_id(model)
         self.model = model.to(device).eval().requires_grad_(False)  # type: ignore[arg-type]
         self.tokenizer = load_tokenizer(backbone, revision)
@@ -120,7 +134,7 @@ class ComponentLoader:
     def _load_ras(self, name: str, folder: Path, config: Mapping[str, Any]) -> Served:
         check_backbone(config, self.identity, folder)
         settings = GraphLLMConfig.from_dict(config)
-        served = Served(name, self.model, self.tokenizer, adapter=self._add_adapter(folder))
+        served = self._adapted(name, folder)
         served.processor = settings.processor(self.tokenizer)
         encoder = load_graph_encoder(folder, settings)
         if encoder is not None:
@@ -132,7 +146,7 @@ class ComponentLoader:
     def _load_text_to_triples(self, name: str, folder: Path, config: Mapping[str, Any]) -> Served:
         settings = TextToTriplesConfig.from_dict(config)
         if settings.lora_rank > 0 and config.get("backbone_id") == self.identity:
-            served = Served(name, self.model, self.tokenizer, adapter=self._add_adapter(folder))
+            served = self._adapted(name, folder)
         else:
             logger.info("%s has a model of its own (%s)", name, settings.backbone)
             served = self._load_alone(name, folder, settings)
@@ -149,6 +163,16 @@ class ComponentLoader:
         source = str(folder / MODEL_FOLDER) if settings.lora_rank == 0 else settings.backbone
         revision = None if settings.lora_rank == 0 else settings.backbone_revision
         return Served(name, whole.requires_grad_(False).backbone, load_tokenizer(source, revision))
+
+    def _adapted(self, name: str, folder: Path) -> Served:
+        """The backbone with a component's adapter, switched on for its requests or merged."""
+        if not self.merge_adapters:
+            return Served(name, self.model, self.tokenizer, adapter=self._add_adapter(folder))
+        adapted = PeftModel.from_pretrained(
+            copy.deepcopy(self.model), str(folder), autocast_adapter_dtype=False
+        )
+        merged: PreTrainedModel = adapted.merge_and_unload()  # type: ignore[operator]
+        return Served(name, merged.eval().requires_grad_(False), self.tokenizer)
 
     def _add_adapter(self, folder: Path) -> str:
         """Put an adapter on the shared backbone; returns PEFT's name for it.

@@ -20,6 +20,7 @@ def build_engine(
     device: str | None = None,
     max_batch_size: int = 32,
     max_batch_tokens: int = 16384,
+    merge_adapters: bool = False,
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> Engine:
@@ -29,8 +30,8 @@ def build_engine(
         kind: "transformers" or "openai".
         backbone: of the transformers engine (None: its adapters'), or the endpoint's model name.
         adapters: component folders by name; transformers alone.
-        dtype, device, max_batch_size, max_batch_tokens: of the transformers engine;
-            max_batch_size also bounds the requests in flight to an endpoint.
+        dtype, device, max_batch_size, max_batch_tokens, merge_adapters: of the transformers
+            engine; max_batch_size also bounds the requests in flight to an endpoint.
         base_url, api_key: of the endpoint; None: `OPENAI_BASE_URL`, `OPENAI_API_KEY`.
 
     Raises ValueError for an unknown kind, EngineError for a combination that cannot work.
@@ -40,7 +41,13 @@ def build_engine(
         from inference.engines.transformers import TransformersEngine
 
         return TransformersEngine(
-            backbone, adapters, dtype, device, max_batch_size, max_batch_tokens
+            backbone,
+            adapters,
+            dtype,
+            device,
+            max_batch_size,
+            max_batch_tokens,
+            merge_adapters=merge_adapters,
         )
     if kind == "openai":
         from inference.engines.openai import OpenAIEngine

@@ -55,6 +55,7 @@ class TransformersEngine:
         max_batch_size: int = 32,
         max_batch_tokens: int = 16384,
         revision: str | None = None,
+        merge_adapters: bool = False,
     ) -> None:
         """Load models.
 
@@ -66,13 +67,16 @@ class TransformersEngine:
             max_batch_size: most requests run together.
             max_batch_tokens: most tokens of a batch, the longest prompt and output times rows.
             revision: of the backbone.
+            merge_adapters: add each adapter into a copy of the backbone's weights.
 
         Raises NotACheckpointError, TruncatedCheckpointError, BackboneMismatchError.
         """
         folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
         if backbone is None:
             backbone = _backbone_of(folders)
-        loader = ComponentLoader(backbone, dtype, device or default_device(), revision)
+        loader = ComponentLoader(
+            backbone, dtype, device or default_device(), revision, merge_adapters
+        )
         self.served = loader.load(folders)
         self.tokenizer = loader.tokenizer
         self._closing = threading.Event()
