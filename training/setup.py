@@ -120,16 +120,20 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
     state = str(recipe.resume / TRAINING_STATE) if recipe.resume else None
     started = time.monotonic()
     result = trainer.train(resume_from_checkpoint=state)
-    metrics = {
+    figures = {
         "train_loss": result.training_loss,
         "steps": trainer.state.global_step,
         "epochs": trainer.state.epoch,
         "train_seconds": round(time.monotonic() - started, 1),
         "train_tokens_per_second": round(progress.tokens_per_second(trainer.state), 1),
-        **trainer.evaluate(),
     }
+    recorded = {"settings": plain_settings(recipe.settings)}
     if args.should_save:
-        install_component(trainer, {**metrics, "settings": plain_settings(recipe.settings)})
+        # Before validation, which takes minutes and must not be able to lose the training.
+        install_component(trainer, {**figures, **recorded})
+    metrics = {**figures, **trainer.evaluate()}
+    if args.should_save:
+        install_component(trainer, {**metrics, **recorded})
         print_metrics(metrics)
     trainer.accelerator.wait_for_everyone()
     return {"output_dir": recipe.settings.output_dir, **metrics}

@@ -15,11 +15,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from evaluation.report import emit_json, print_table
-from models.checkpoint import CheckpointError, read_component_config, write_component
+from models.checkpoint import (
+    METRICS_FILE,
+    CheckpointError,
+    read_component_config,
+    write_component,
+)
 
-COPIED = ("adapter_config.json", "metrics.json")
 PACKAGES = ("torch", "transformers", "peft", "torch-geometric", "safetensors")
 CARD_FIELDS = ("sources", "seed", "splits")
+# Where things lay on the machine that trained says nothing to others.
+LOCAL_SETTINGS = ("output_dir", "data")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -34,10 +40,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def provenance(component: Path, data: Path) -> dict[str, Any]:
+def shipped_metrics(component: Path) -> dict[str, Any]:
+    """The run's figures and settings, without the paths of the machine that it ran on."""
+    metrics: dict[str, Any] = json.loads((component / METRICS_FILE).read_text(encoding="utf-8"))
+    for name in LOCAL_SETTINGS:
+        metrics.get("settings", {}).pop(name, None)
+    return metrics
+
+
+def provenance(metrics: dict[str, Any], data: Path) -> dict[str, Any]:
     """What a manifest says beside hashes: the data's card, the figures, the versions."""
     card = json.loads((data / "card.json").read_text(encoding="utf-8"))
-    metrics = json.loads((component / "metrics.json").read_text(encoding="utf-8"))
     return {
         "data": {name: card[name] for name in CARD_FIELDS if name in card},
         "metrics": metrics,
@@ -52,15 +65,16 @@ def ship(component: Path, data: Path, out: Path) -> dict[str, Any]:
     FileNotFoundError when `data` has no card or the component no metrics.
     """
     config = read_component_config(component)
+    metrics = shipped_metrics(component)
 
     def write(target: Path) -> None:
-        for name in COPIED:
-            shutil.copyfile(component / name, target / name)
+        shutil.copyfile(component / "adapter_config.json", target / "adapter_config.json")
+        (target / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n")
         for path in component.glob("*.safetensors"):
             tensors = {key: value.to(torch.bfloat16) for key, value in load_file(path).items()}
             save_file(tensors, target / path.name, metadata={"format": "pt"})
 
-    write_component(out, config, write, provenance=provenance(component, data))
+    write_component(out, config, write, provenance=provenance(metrics, data))
     manifest: dict[str, Any] = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     return manifest
 

@@ -8,6 +8,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import nn
+from tqdm import tqdm
 
 from training.samples import TrainingSample
 
@@ -59,7 +60,9 @@ def generate_texts(
     module.eval()
     texts: list[tuple[int, str]] = []
     with accelerator.autocast():
-        for indices in length_batches(lengths, batch_size, accelerator):
+        batches = length_batches(lengths, batch_size, accelerator)
+        hidden = not accelerator.is_main_process
+        for indices in tqdm(batches, desc="generating", unit=" batches", disable=hidden):
             texts.extend(zip(indices, generate(indices), strict=True))
     module.train(was_training)
     return [text for _, text in sorted(gather_object(texts))]

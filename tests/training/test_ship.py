@@ -23,7 +23,9 @@ def trained(tmp_path: Path) -> Path:
     backbone = tiny_backbone(tmp_path / "backbone")
     config = TextToTriplesConfig(backbone=str(backbone), lora_rank=4)
     build_text_to_triples(config, "float32").save_pretrained(tmp_path / "run")
-    (tmp_path / "run" / "metrics.json").write_text('{"eval_loss": 0.5}')
+    (tmp_path / "run" / "metrics.json").write_text(
+        '{"eval_loss": 0.5, "settings": {"output_dir": "/x", "data": {}, "train": {"seed": 1}}}'
+    )
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "card.json").write_text(json.dumps(CARD))
     return tmp_path
@@ -37,7 +39,7 @@ def test_weights_are_bfloat16_and_load(trained: Path) -> None:
     assert (
         TextToTriples.from_pretrained(trained / "shipped", dtype="float32").settings.lora_rank == 4
     )
-    assert manifest["metrics"] == {"eval_loss": 0.5}
+    assert manifest["metrics"] == {"eval_loss": 0.5, "settings": {"train": {"seed": 1}}}
     assert manifest["data"] == {"sources": CARD["sources"], "seed": 3}
     assert set(manifest["versions"]) >= {"torch", "peft"}
 
