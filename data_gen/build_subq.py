@@ -33,6 +33,7 @@ from data_gen.sources.open_source import read_questions
 from data_gen.splits import SPLITS, hash_fraction, split_of
 from data_gen.subq_sources import load_corpus, prepare_questions, world_triples
 from data_gen.trajectories import OracleOptions, no_retrieval_samples, trajectory_samples
+from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
 from models.atomic import atomic_directory
 from models.formats.prompts import with_task_instruction
@@ -266,6 +267,7 @@ def _examples(samples: list[RasSample]) -> list[RasSample]:
     return list(chosen.values())[:5]
 
 
+@one_line_errors(OSError, ValueError)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = parse_arguments(arguments)

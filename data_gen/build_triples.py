@@ -40,6 +40,7 @@ from data_gen.sources.open_source import TRIPLE_SOURCES, read_questions, read_tr
 from data_gen.splits import SPLITS, hash_fraction, split_of
 from data_gen.weak_measure import measure_labels
 from data_gen.weak_triples import RELATIONS_IN_USE
+from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
 from models.atomic import atomic_directory
 from models.formats.records import PassageRecord, TriplesSample, read_records, write_records
@@ -272,6 +273,7 @@ def make_card(
     }
 
 
+@one_line_errors(OSError, ValueError)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = parse_arguments(arguments)

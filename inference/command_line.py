@@ -1,11 +1,9 @@
 """What the commands of this folder share: option types, logging and errors for people."""
 
 import argparse
-import functools
 import logging
-import sys
-from collections.abc import Callable
 
+from evaluation.commands import one_line_errors
 from inference.engines.contract import EngineError
 from inference.retrieval.passages import EmptyCorpusError, IndexMismatchError
 from inference.triple_cache import CacheError
@@ -44,23 +42,5 @@ def configure_logging() -> None:
     logging.getLogger("inference").setLevel(logging.INFO)
 
 
-def command(main: Callable[[], None]) -> Callable[[], None]:
-    """End a command whose input is wrong with one line on standard error and status 1."""
-
-    @functools.wraps(main)
-    def run() -> None:
-        try:
-            main()
-        except USER_ERRORS as error:
-            sys.exit(f"error: {_message(error)}")
-
-    return run
-
-
-def _message(error: Exception) -> str:
-    """The error in one line; the system's own name a file and say no remedy."""
-    if isinstance(error, FileNotFoundError) and error.filename is not None:
-        return f"{error.filename}: no such file. Check the path."
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}. Check the path and its permissions."
-    return " ".join(str(error).split())
+command = one_line_errors(*USER_ERRORS)
+"""End a command whose input is wrong with one line on standard error and status 1."""

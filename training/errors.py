@@ -31,3 +31,7 @@ class CutLabelsError(ValueError):
 
 class LaunchError(RuntimeError):
     """The processes that started are not the ones that were asked for."""
+
+
+class EmptyDataError(ValueError):
+    """A data file without a usable sample; the message names it."""

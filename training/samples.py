@@ -15,7 +15,7 @@ from tqdm import tqdm
 from models.errors import LabelCutError
 from models.formats.records import Record, RecordError, read_records
 from models.graph import EncodedGraphs
-from training.errors import CutLabelsError
+from training.errors import CutLabelsError, EmptyDataError
 
 logger = logging.getLogger(__name__)
 RecordT = TypeVar("RecordT", bound=Record)
@@ -98,7 +98,7 @@ def read_samples(
     for error in errors[:5]:
         logger.warning("skipped: %s", error)
     if not records:
-        raise ValueError(f"{path}: holds no sample ({len(errors)} broken ones skipped)")
+        raise EmptyDataError(f"{path}: holds no sample ({len(errors)} broken ones skipped)")
     if 0 < limit < len(records):
         records = random.Random(seed).sample(records, limit)
     return records, len(errors)

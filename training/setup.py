@@ -19,14 +19,16 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback
 from transformers.utils import logging as transformers_logging
 
 from evaluation.report import emit_json
+from models.backbone import BackboneNotFoundError
 from models.checkpoint import CheckpointError
 from models.formats.fields import RecordError
 from models.lora import ALL_LINEAR
+from models.sentence_encoder import EncoderNotFoundError
 from training.arguments import check_launch, training_arguments
 from training.callbacks import Progress, TensorBoard
 from training.checkpoints import TRAINING_STATE, install_component
 from training.config import ConfigError, load_config
-from training.errors import CutLabelsError, LaunchError, NonFiniteLossError
+from training.errors import CutLabelsError, EmptyDataError, LaunchError, NonFiniteLossError
 from training.estimate import estimate_cost
 from training.report import print_metrics, print_parameters, print_plan, print_sample
 from training.samples import SampleSet
@@ -45,6 +47,9 @@ EXPECTED_ERRORS = (
     LaunchError,
     NonFiniteLossError,
     CheckpointError,
+    BackboneNotFoundError,
+    EncoderNotFoundError,
+    EmptyDataError,
     FileNotFoundError,
 )
 

@@ -219,9 +219,11 @@ def _read_answers(reader: FieldReader) -> list[str]:
 RecordT = TypeVar("RecordT", bound=Record)
 
 
-def _parse_line(line: str, where: str) -> Any:
+def _parse_line(line: bytes, where: str) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise RecordError(where, "(line)", f"not UTF-8 ({error})", "Save as UTF-8") from None
     except json.JSONDecodeError as error:
         raise RecordError(
             where, "(line)", f"malformed JSON ({error})", "Write one JSON object a line"
@@ -238,7 +240,7 @@ def read_records(
     Raises RecordError, which names file, line and field; with `on_error` the record is handed
     to it as that error and skipped. Raises FileNotFoundError when there is no such file.
     """
-    with open(path, encoding="utf-8") as lines:
+    with open(path, "rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue

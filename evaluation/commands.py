@@ -1,0 +1,35 @@
+"""How commands end when their input is wrong: one line on standard error and status 1."""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import ParamSpec
+
+P = ParamSpec("P")
+
+
+def one_line_errors(
+    *error_types: type[Exception],
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Decorator of a command's main: these errors become one line in place of a traceback."""
+
+    def decorate(main: Callable[P, None]) -> Callable[P, None]:
+        @functools.wraps(main)
+        def run(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                main(*args, **kwargs)
+            except error_types as error:
+                sys.exit(f"error: {error_line(error)}")
+
+        return run
+
+    return decorate
+
+
+def error_line(error: Exception) -> str:
+    """The error in one line; the system's own name a file and say no remedy."""
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
+        return f"{error.filename}: no such file. Check the path."
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}. Check the path and its permissions."
+    return " ".join(str(error).split())
