@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -33,7 +34,11 @@ def run(step: Step) -> float:
     sys.stdout.write(f"\n── {step.title}\n   $ {step.shown()}\n")
     sys.stdout.flush()
     start = time.perf_counter()
-    status = subprocess.run([sys.executable, *step.arguments], cwd=ROOT, check=False).returncode
+    # accelerate's launcher would otherwise leave all cores but one idle.
+    environment = {"OMP_NUM_THREADS": str(os.cpu_count()), **os.environ}
+    status = subprocess.run(
+        [sys.executable, *step.arguments], cwd=ROOT, env=environment, check=False
+    ).returncode
     if status:
         sys.exit(f"error: {step.title} ended with status {status}; see its output above")
     return time.perf_counter() - start

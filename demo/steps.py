@@ -65,6 +65,7 @@ def _train(title: str, name: str, out: Path, data: str, minutes: float, seed: in
         "data.max_dev_samples=24",
         "validation.samples=24",
         "train.batch_size=4",
+        "train.gradient_accumulation_steps=1",
         "train.learning_rate=8.0e-4",
         f"train.max_train_minutes={minutes}",
         f"train.seed={seed}",
