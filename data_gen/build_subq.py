@@ -216,6 +216,11 @@ def write_splits(
         ]
         chosen.sort(key=lambda s: hash_fraction(f"order/{s.id}", options.seed))
         counts[split] = write_records(folder / f"{split}.jsonl", chosen)
+    for split, share in zip(SPLITS, options.fractions, strict=True):
+        if share > 0 and not counts[split]:
+            logging.getLogger(__name__).warning(
+                "the %s split is empty; a world keeps its own with --fractions", split
+            )
     return counts
 
 

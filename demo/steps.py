@@ -5,6 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 COMPARED_LOOPS = ("none", "ras_no_planning", "ras")
+# One process; said in full, so that the launcher does not list its defaults.
+LAUNCH = [
+    "--num_processes",
+    "1",
+    "--num_machines",
+    "1",
+    "--mixed_precision",
+    "no",
+    "--dynamo_backend",
+    "no",
+]
 TOP_K = 2
 MAX_TRIPLES = 6
 
@@ -39,6 +50,8 @@ def build_steps(out: Path, questions: int, seed: int) -> list[Step]:
         max_triples=MAX_TRIPLES,
         first_plan_fraction=0.15,
         plan_samples_per_question=1,
+        # With the world's own shares and seed, the world's splits are kept.
+        fractions="0.8,0.1,0.1",
         out=out / "subq",
         seed=seed,
     )
@@ -70,7 +83,7 @@ def _train(title: str, name: str, out: Path, data: str, minutes: float, seed: in
         f"train.max_train_minutes={minutes}",
         f"train.seed={seed}",
     ]
-    launch = ["-m", "accelerate.commands.launch", f"training/train_{name}.py"]
+    launch = ["-m", "accelerate.commands.launch", *LAUNCH, f"training/train_{name}.py"]
     return Step(title, [*launch, "--config", f"configs/{name}_smollm2.yaml", *overrides])
 
 
