@@ -95,7 +95,7 @@ def evaluate_steps(out: Path, questions: int) -> list[Step]:
             f"evaluate {loop}",
             [
                 "inference/evaluate.py",
-                *_options(loop=loop, dataset=dataset, limit=questions),
+                *_options(loop=loop, dataset=dataset, limit=questions, concurrency=questions),
                 *_options(out=out / "results" / loop),
                 *_loop_options(out),
             ],
