@@ -12,7 +12,11 @@ from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from models.backbone import backbone_id, load_backbone, load_tokenizer
-from models.checkpoint import check_backbone, read_component_config, write_component
+from models.checkpoint import (
+    check_backbone,
+    read_component_config,
+    write_component,
+)
 from models.cpu_attention import use_cpu_training_attention
 from models.cpu_lora import use_cpu_lora
 from models.frozen_backbone import attention_inputs, backbone_autocast, leave_casting_to_autocast
@@ -21,6 +25,7 @@ from models.graph_encoder import GraphEncoder
 from models.graph_llm_config import GraphLLMConfig
 from models.label_loss import decoder_body, label_loss
 from models.lora import add_lora, load_adapter, save_adapter, trainable_bytes
+from models.weights import copy_weights
 
 COMPONENT = "ras"
 GRAPH_ENCODER_FILE = "graph_encoder.safetensors"
@@ -192,7 +197,7 @@ class GraphLLM(nn.Module):
             if self.graph_encoder is not None:
                 save_file(_contiguous(self.graph_encoder), target / GRAPH_ENCODER_FILE)
             if dtype is not None:
-                _cast_files(target, dtype)
+                copy_weights(target, target, dtype)
 
         write_component(folder, config, write, trainable_bytes(self))
 
@@ -289,9 +294,3 @@ def _embeddings(base: PreTrainedModel) -> Tensor:
 
 def _contiguous(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
-
-
-def _cast_files(folder: Path, dtype: torch.dtype) -> None:
-    for path in folder.glob("*.safetensors"):
-        tensors = {name: tensor.to(dtype) for name, tensor in load_file(path).items()}
-        save_file(tensors, path, metadata={"format": "pt"})

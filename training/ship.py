@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 
 from evaluation.report import emit_json, print_table
 from models.checkpoint import (
@@ -21,6 +20,7 @@ from models.checkpoint import (
     read_component_config,
     write_component,
 )
+from models.weights import copy_weights
 
 PACKAGES = ("torch", "transformers", "peft", "torch-geometric", "safetensors")
 CARD_FIELDS = ("sources", "seed", "splits")
@@ -70,9 +70,7 @@ def ship(component: Path, data: Path, out: Path) -> dict[str, Any]:
     def write(target: Path) -> None:
         shutil.copyfile(component / "adapter_config.json", target / "adapter_config.json")
         (target / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n")
-        for path in component.glob("*.safetensors"):
-            tensors = {key: value.to(torch.bfloat16) for key, value in load_file(path).items()}
-            save_file(tensors, target / path.name, metadata={"format": "pt"})
+        copy_weights(component, target, torch.bfloat16)
 
     write_component(out, config, write, provenance=provenance(metrics, data))
     manifest: dict[str, Any] = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
