@@ -68,6 +68,7 @@ class ModelSettings:
 
     backbone: str = setting("smollm2", "smollm2, a Hugging Face id or a folder")
     revision: str | None = setting(None, "revision of a Hugging Face id")
+    start_from: str = setting("", "component folder whose weights to go on from; empty: untrained")
     dtype: Dtype = setting(Dtype.bfloat16, "frozen weights are kept in this type")
     max_input_tokens: int = setting(512, "longest prompt")
     max_output_tokens: int = setting(256, "longest label")

@@ -5,6 +5,7 @@ accelerate launch training/train_ras.py --config configs/ras_smollm2.yaml [key=v
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +31,9 @@ from training.samples import (
     encode_samples,
     read_samples,
 )
-from training.settings import RasSettings
+from training.settings import ModelSettings, RasSettings
 from training.setup import Recipe, Validator, lora_targets, run_command
+from training.start_from import check_same_shapes
 from training.validation import validation_loss
 from training.validation_ras import EncodedRecord, generate_labels, score_ras
 
@@ -60,7 +62,7 @@ def prepare(settings: RasSettings) -> Recipe:
     dev = SampleSet(dev_kept, to_samples(dev_encoded, table), dev_cut, dev_bad)
     features = table.features if table is not None else None
     collate = Collator(int(tokenizer.pad_token_id), features)
-    module = load_module(config, settings.model.dtype.value, resume)
+    module = load_module(config, settings.model, resume)
     validate = _validator(settings, module, processor, collate, dev) if dev_kept else None
     return Recipe(settings, module, tokenizer, train, collate, validate, resume)
 
@@ -96,11 +98,18 @@ def model_config(settings: RasSettings, feature_dim: int) -> GraphLLMConfig:
     )
 
 
-def load_module(config: GraphLLMConfig, dtype: str, resume: Path | None) -> GraphLLM:
-    """The untrained model of the recipe, or a checkpoint's with its own weights trainable."""
+def load_module(config: GraphLLMConfig, model: ModelSettings, resume: Path | None) -> GraphLLM:
+    """The recipe's model: with a checkpoint's weights, another component's, or untrained."""
+    dtype = model.dtype.value
     if resume:
         return GraphLLM.from_pretrained(resume, dtype=dtype, is_trainable=True)
-    return GraphLLM.from_config(config, dtype=dtype)
+    if not model.start_from:
+        return GraphLLM.from_config(config, dtype=dtype)
+    module = GraphLLM.from_pretrained(model.start_from, dtype=dtype, is_trainable=True).train()
+    check_same_shapes(model.start_from, module.settings, config)
+    stored = module.settings
+    module.settings = replace(config, graph=stored.graph, graph_position=stored.graph_position)
+    return module
 
 
 def to_samples(encoded: Sequence[EncodedSample], table: TextTable | None) -> list[TrainingSample]:

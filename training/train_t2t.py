@@ -29,6 +29,7 @@ from training.samples import (
 )
 from training.settings import T2TSettings
 from training.setup import Recipe, Validator, lora_targets, run_command
+from training.start_from import check_same_shapes
 from training.validation import validation_loss
 from training.validation_t2t import generate_triples, score_t2t
 
@@ -61,10 +62,10 @@ def prepare(settings: T2TSettings) -> Recipe:
 
 
 def load_module(settings: T2TSettings, resume: Path | None) -> TextToTriples:
-    """The untrained model of the recipe, or a checkpoint's with its adapters trainable."""
+    """The recipe's model: with a checkpoint's weights, another component's, or untrained."""
     model = settings.model
+    dtype = model.dtype.value if model.lora.rank else "auto"
     if resume:
-        dtype = model.dtype.value if model.lora.rank else "auto"
         return TextToTriples.from_pretrained(resume, dtype=dtype, is_trainable=True)
     config = TextToTriplesConfig(
         backbone=model.backbone,
@@ -76,7 +77,12 @@ def load_module(settings: T2TSettings, resume: Path | None) -> TextToTriples:
         max_source_tokens=model.max_input_tokens,
         max_target_tokens=model.max_output_tokens,
     )
-    return build_text_to_triples(config, model.dtype.value)
+    if not model.start_from:
+        return build_text_to_triples(config, model.dtype.value)
+    module = TextToTriples.from_pretrained(model.start_from, dtype=dtype, is_trainable=True)
+    check_same_shapes(model.start_from, module.settings, config)
+    module.settings = config
+    return module.train()
 
 
 def encode(
