@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from data_gen.entity_text import mentions
 from data_gen.passage_triples import canonical_triples, complete_with_weak, passage_key
-from data_gen.solving_steps import SolvingStep, solving_steps
+from data_gen.solving_steps import SolvingStep, context_passages, solving_steps
 from data_gen.splits import hash_fraction
 from data_gen.subqueries import fill_hops, split_relation
 from data_gen.weak_triples import weak_triples
@@ -67,6 +67,19 @@ def supporting_titles(records: Iterable[QuestionRecord]) -> set[str]:
         indices = [step.paragraph_support_idx for step in record.question_decomposition]
         titles.update(record.context[i][0] for i in indices if i is not None)
     return titles
+
+
+def supporting_texts(records: Iterable[QuestionRecord]) -> set[str]:
+    """The passages that support the records' answers, as text-to-triples reads them."""
+    texts: set[str] = set()
+    for record in records:
+        supporting = supporting_titles([record])
+        texts.update(
+            passage_text(passage.title, passage.text)
+            for passage in context_passages(record)
+            if passage.title in supporting
+        )
+    return texts
 
 
 def sample_id(source: str, passage: PassageRecord) -> str:

@@ -22,6 +22,7 @@ from data_gen.aligned_passages import (
     aligned_samples,
     collect_aligned,
     shortened,
+    supporting_texts,
     supporting_titles,
     weak_only_samples,
 )
@@ -43,7 +44,13 @@ from data_gen.weak_triples import RELATIONS_IN_USE
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
 from models.atomic import atomic_directory
-from models.formats.records import PassageRecord, TriplesSample, read_records, write_records
+from models.formats.records import (
+    PassageRecord,
+    QuestionRecord,
+    TriplesSample,
+    read_records,
+    write_records,
+)
 
 logger = logging.getLogger(__name__)
 _QA_SOURCES = ("2wikimultihopqa", "musique")
@@ -105,7 +112,9 @@ class TriplesBuild:
         self.kinds: Counter[str] = Counter()
         self.sources: list[dict[str, object]] = []
         self.agreement: list[dict[str, Any]] = []
-        self.excluded = self._excluded_titles()
+        excluded = self._excluded_questions()
+        self.excluded = supporting_titles(excluded)
+        self.excluded_texts = supporting_texts(excluded)
         self.caps = {cap.name: int(cap.path) for cap in options.cap}
 
     def samples(self) -> list[TriplesSample]:
@@ -131,11 +140,12 @@ class TriplesBuild:
         ordered = sorted(samples, key=lambda s: hash_fraction(f"cap/{s.id}", self.options.seed))
         return ordered[: self.caps[name]]
 
-    def _excluded_titles(self) -> set[str]:
-        titles: set[str] = set()
-        for path in self.options.exclude:
-            titles |= supporting_titles(read_questions("contract", path, lambda error: None))
-        return titles
+    def _excluded_questions(self) -> list[QuestionRecord]:
+        return [
+            record
+            for path in self.options.exclude
+            for record in read_questions("contract", path, lambda error: None)
+        ]
 
     def _progress(self, items: Iterator[Any], name: str) -> Iterator[Any]:
         for count, item in enumerate(tqdm(items, desc=name, unit="record"), start=1):
@@ -160,6 +170,9 @@ class TriplesBuild:
         return samples
 
     def _kept_triples(self, sample: TriplesSample) -> list[Any]:
+        if sample.text in self.excluded_texts:
+            self.kinds["left out: supports a test question"] += 1
+            return []
         triples = list(dict.fromkeys(sample.triples))
         if self.options.grounded:
             triples = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from models.formats.records import RasSample, TriplesSample, read_records
+from models.formats.records import QuestionRecord, RasSample, TriplesSample, read_records
 from tests.shared_data import shared_data_file
 
 DATA_GEN = Path(__file__).resolve().parents[2] / "data_gen"
@@ -182,6 +182,30 @@ def test_triples_command_aligns_excludes_and_filters(questions: Path, tmp_path: 
     card = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))
     director = next(r for r in card["labelling_functions"] if r["relation"] == "director")
     assert director["precision"] == 1.0
+
+
+def test_passages_of_test_questions_stay_out_of_the_world_s_triples(tmp_path: Path) -> None:
+    world = tmp_path / "world"
+    done = run("build_world.py", "--questions", "40", "--out", world, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    test = world / "questions_test.jsonl"
+    done = run(
+        "build_triples.py", "--source", f"world={world}", "--exclude", test,
+        "--out", "triples", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    titles = {
+        title
+        for record in read_records(test, QuestionRecord)
+        for title, _ in record.supporting_facts
+    }
+    samples = [
+        sample
+        for split in ("train", "dev", "test")
+        for sample in read_records(tmp_path / "triples" / f"{split}.jsonl", TriplesSample)
+    ]
+    assert titles and samples
+    assert not titles & {sample.text.split(": ")[0] for sample in samples}
 
 
 def test_unknown_sources_and_missing_files_are_said(tmp_path: Path) -> None:
