@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from random import Random
 
+# Plain syllables cost a tokenizer fewer pieces than clusters do, and a small model copies them.
 ONSETS = [
     "b",
     "br",
     "d",
     "dr",
     "f",
-    "fl",
     "g",
     "gr",
     "h",
     "j",
     "k",
-    "kl",
-    "kr",
     "l",
     "m",
     "n",
@@ -25,17 +23,14 @@ ONSETS = [
     "pr",
     "r",
     "s",
-    "sk",
     "st",
     "t",
     "tr",
     "v",
-    "vr",
     "z",
-    "zh",
 ]
-NUCLEI = ["a", "e", "i", "o", "u", "ae", "ia", "ei", "uo"]
-CODAS = ["", "", "", "", "l", "n", "r", "s", "sk", "v", "x", "lm", "nd", "rk", "th"]
+NUCLEI = ["a", "e", "i", "o", "u"]
+CODAS = ["l", "n", "r", "s", "x", "k", "m", "lm", "nd", "rk"]
 FILM_PATTERNS = (
     "Night over {root}",
     "The {root} Testament",
@@ -83,10 +78,11 @@ class NameMaker:
         rng = self._rng
         while True:
             count = syllables or rng.choice((2, 2, 3))
-            # Only the last syllable is closed: open ones before it keep the word readable.
+            # Only the last syllable is closed: open ones before it keep the word readable, and a
+            # closed end keeps short words away from the likes of "Lima" and "Nora".
             parts = [rng.choice(ONSETS) + rng.choice(NUCLEI) for _ in range(count)]
             word = ("".join(parts) + rng.choice(CODAS)).capitalize()
-            if len(word) >= 4 and word not in self._taken:
+            if word not in self._taken:
                 self._taken.add(word)
                 return word
 
