@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import torch
+
 from models.graph_encoder import GraphEncoderConfig
 from models.graph_llm import GraphLLM
 from models.graph_llm_config import GraphLLMConfig
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
-from tests.tiny import tiny_backbone, tiny_tokenizer
+from tests.tiny import tiny_backbone, tiny_llama, tiny_tokenizer
 
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
-GRAPH = GraphEncoderConfig(input_dim=32, hidden_dim=16, num_layers=1, num_heads=2, projector_dim=32)
+GRAPH = GraphEncoderConfig(input_dim=32, hidden_dim=16, num_layers=2, num_heads=2, projector_dim=32)
 
 
 def chat_backbone(folder: Path) -> Path:
@@ -21,17 +23,44 @@ def chat_backbone(folder: Path) -> Path:
     return folder
 
 
-def ras_component(folder: Path, backbone: Path, max_input_tokens: int = 1500) -> Path:
-    """Write a RAS component with a hashing sentence encoder."""
-    settings = GraphLLMConfig(
-        str(backbone), encoder="hash", graph=GRAPH, max_input_tokens=max_input_tokens
-    )
-    GraphLLM.from_config(settings).save_pretrained(folder)
+def stir(model: torch.nn.Module, scale: float, only: str = "") -> None:
+    """Weights large enough that greedy texts differ from prompt to prompt."""
+    torch.manual_seed(7)
+    for name, parameter in model.named_parameters():
+        if only in name and parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=scale)
+
+
+def stirred_backbone(folder: Path) -> Path:
+    """A tiny backbone whose texts differ from prompt to prompt."""
+    model = tiny_llama()
+    stir(model, 0.2)
+    model.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
     return folder
 
 
-def t2t_component(folder: Path, backbone: Path) -> Path:
-    """Write a text-to-triples component that writes at most 40 tokens a passage."""
-    settings = TextToTriplesConfig(str(backbone), lora_rank=4, max_target_tokens=40)
-    build_text_to_triples(settings).save_pretrained(folder)
+def ras_component(
+    folder: Path, backbone: Path, max_input_tokens: int = 1500, stirred: float = 0.0
+) -> Path:
+    """Write a RAS component with a hashing sentence encoder; `stirred` sets its adapter apart."""
+    settings = GraphLLMConfig(
+        str(backbone), encoder="hash", graph=GRAPH, max_input_tokens=max_input_tokens
+    )
+    model = GraphLLM.from_config(settings)
+    if stirred:
+        stir(model, stirred, only="lora_B")
+    model.save_pretrained(folder)
+    return folder
+
+
+def t2t_component(
+    folder: Path, backbone: Path, max_target_tokens: int = 40, stirred: float = 0.0
+) -> Path:
+    """Write a text-to-triples component; `stirred` sets its adapter apart."""
+    settings = TextToTriplesConfig(str(backbone), lora_rank=4, max_target_tokens=max_target_tokens)
+    model = build_text_to_triples(settings)
+    if stirred:
+        stir(model, stirred, only="lora_B")
+    model.save_pretrained(folder)
     return folder

@@ -28,52 +28,29 @@ from models.checkpoint import BackboneMismatchError, NotACheckpointError
 from models.formats.history import History, HistoryStep
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.triples import Triple
-from models.graph_encoder import GraphEncoderConfig
 from models.graph_llm import GraphLLM
-from models.graph_llm_config import GraphLLMConfig
 from models.sentence_encoder import load_sentence_encoder
 from models.text_table import TextFeatures
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
+from tests.components import ras_component, stir, stirred_backbone, t2t_component
 from tests.tiny import tiny_llama, tiny_tokenizer
-
-GRAPH = GraphEncoderConfig(input_dim=32, hidden_dim=16, num_layers=2, num_heads=2, projector_dim=32)
-
-
-def stir(model: torch.nn.Module, scale: float, only: str = "") -> None:
-    """Random weights large enough that greedy texts differ from prompt to prompt."""
-    torch.manual_seed(7)
-    for name, parameter in model.named_parameters():
-        if only in name and parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=scale)
 
 
 @pytest.fixture(scope="module")
 def backbone(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("tiny")
-    model = tiny_llama()
-    stir(model, 0.2)
-    model.save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return str(folder)
+    return str(stirred_backbone(tmp_path_factory.mktemp("tiny")))
 
 
 @pytest.fixture(scope="module")
 def ras(backbone: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    settings = GraphLLMConfig(backbone, encoder="hash", graph=GRAPH, max_input_tokens=1500)
-    model = GraphLLM.from_config(settings)
-    stir(model, 0.2, only="lora_B")
     folder = tmp_path_factory.mktemp("components") / "ras"
-    model.save_pretrained(folder)
-    return folder
+    return ras_component(folder, Path(backbone), stirred=0.2)
 
 
 @pytest.fixture(scope="module")
 def t2t(backbone: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    model = build_text_to_triples(TextToTriplesConfig(backbone, lora_rank=4))
-    stir(model, 0.3, only="lora_B")
     folder = tmp_path_factory.mktemp("components") / "t2t"
-    model.save_pretrained(folder)
-    return folder
+    return t2t_component(folder, Path(backbone), max_target_tokens=256, stirred=0.3)
 
 
 @pytest.fixture
