@@ -69,7 +69,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         "world's folder always are",
     )  # fmt: skip
     parser.add_argument("--top-k", type=int, default=3, help="passages a query (3)")
-    parser.add_argument("--max-triples", type=int, default=10, help="triples a step (10)")
+    parser.add_argument("--max-triples", type=int, default=8, help="triples a step (8)")
     parser.add_argument(
         "--gold-rate", type=float, default=0.9,
         help="how often a step's own passage is put in where retrieval missed it (0.9)",

@@ -27,7 +27,7 @@ class OracleOptions:
     """
 
     top_k: int = 3
-    max_triples: int = 10
+    max_triples: int = 8
     gold_rate: float = 0.9
     seed: int = 0
 

@@ -15,7 +15,7 @@ from inference.components import (
     triples_requests,
 )
 from inference.engines.contract import Engine
-from inference.engines.open_engine import build_engine
+from inference.engines.open_engine import ENGINE_KINDS, build_engine
 from inference.extraction import TripleExtractor
 from inference.loops.graph_reader import GraphReader, chat_input
 from inference.loops.loop import Loop
@@ -52,42 +52,39 @@ class LoopOptions:
     encoder: str = "minilm"
     index: Path | None = None
     cache: Path | None = None
-    top_k: int = 3
-    max_rounds: int = 5
-    max_triples: int = 10
+    top_k: int = RasSettings.top_k
+    max_rounds: int = RasSettings.max_rounds
+    max_triples: int = RasSettings.max_triples
     max_answer_tokens: int = 100
     max_batch_size: int = 64
     merge_adapters: bool = True
 
 
 def add_loop_arguments(parser: ArgumentParser) -> None:
-    """Options of `LoopOptions`, the same for every command that runs a loop."""
+    """Options of `LoopOptions` with its defaults, the same for every command that runs a loop."""
     add = parser.add_argument
-    add("--loop", choices=LOOPS, default="ras", help="which loop answers (default: ras)")
+    add("--loop", choices=LOOPS, help="which loop answers (default: %(default)s)")
     add(
         "--ras",
         type=_checkpoint,
-        default=LoopOptions.ras,
         metavar="CHECKPOINT",
         help="RAS component folder, or 'none' for the untrained backbone (default: the shipped)",
     )
     add(
         "--t2t",
         type=Path,
-        default=LoopOptions.t2t,
         metavar="CHECKPOINT",
         help="text-to-triples component folder (default: the shipped)",
     )
-    add("--backbone", default="smollm2", help="backbone where no checkpoint names one")
-    add("--engine", choices=("transformers", "openai"), default="transformers")
+    add("--backbone", help="backbone where no checkpoint names one (default: %(default)s)")
+    add("--engine", choices=ENGINE_KINDS, help="what runs the models (default: %(default)s)")
     add(
         "--dtype",
         choices=("bfloat16", "float32", "auto"),
-        default="bfloat16",
-        help="of the backbone's weights (default: bfloat16)",
+        help="of the backbone's weights (default: %(default)s)",
     )
-    add("--retriever", choices=RETRIEVER_KINDS, default="hybrid")
-    add("--encoder", default="minilm", help="sentence encoder of the dense index")
+    add("--retriever", choices=RETRIEVER_KINDS, help="how to search (default: %(default)s)")
+    add("--encoder", help="sentence encoder of the dense index (default: %(default)s)")
     add("--index", type=Path, metavar="DIR", help="folder of saved indexes, made where missing")
     add(
         "--cache",
@@ -95,27 +92,25 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="SQLite file of extracted triples (default: in the user's cache folder)",
     )
-    add("--top-k", type=positive_int, default=3, help="passages a subquery (default: 3)")
-    add("--max-rounds", type=positive_int, default=5, help="retrievals a question (default: 5)")
-    add("--max-triples", type=positive_int, default=10, help="triples kept a round (default: 10)")
+    add("--top-k", type=positive_int, help="passages a subquery (default: %(default)s)")
+    add("--max-rounds", type=positive_int, help="retrievals a question (default: %(default)s)")
+    add("--max-triples", type=positive_int, help="triples kept a round (default: %(default)s)")
     add(
         "--max-answer-tokens",
         type=positive_int,
-        default=100,
-        help="100 for short answers, 300 for long ones (default: 100)",
+        help="100 for short answers, 300 for long ones (default: %(default)s)",
     )
     add(
         "--max-batch-size",
         type=positive_int,
-        default=64,
-        help="requests that the engine runs at once (default: 64)",
+        help="requests that the engine runs at once (default: %(default)s)",
     )
     add(
         "--merge-adapters",
         action=BooleanOptionalAction,
-        default=True,
         help="serve each adapter merged into a copy of the backbone (default: yes)",
     )
+    parser.set_defaults(**{f.name: f.default for f in fields(LoopOptions)})
 
 
 def options_from(arguments: Namespace) -> LoopOptions:

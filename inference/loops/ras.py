@@ -24,7 +24,7 @@ class RasSettings:
 
     top_k: int = 3
     max_rounds: int = 5
-    max_triples: int = 10
+    max_triples: int = 8
     planning: bool = True
 
 
