@@ -9,35 +9,22 @@ may share a NAME; a corpus serves every source of its NAME."""
 import argparse
 import logging
 import sys
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_gen.card import CountTokens, ras_figures, token_counter, write_card
 from data_gen.labels import CheckedSamples, check_labels
-from data_gen.passage_triples import PassageTriples
 from data_gen.sampling import PlanSampling, choose_plan_samples
-from data_gen.source_args import (
-    NamedPath,
-    SkippedRecords,
-    add_common_options,
-    named_path,
-    source_entry,
-)
-from data_gen.sources.open_source import read_questions
-from data_gen.splits import SPLITS, hash_fraction, split_of
-from data_gen.subq_sources import load_corpus, prepare_questions, world_triples
-from data_gen.trajectories import OracleOptions, no_retrieval_samples, trajectory_samples
+from data_gen.source_args import add_common_options, named_path
+from data_gen.subq_build import SubqBuild
+from data_gen.write_splits import write_splits
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
 from models.atomic import atomic_directory
-from models.formats.prompts import with_task_instruction
-from models.formats.records import PassageRecord, QuestionRecord, RasSample, write_records
+from models.formats.records import RasSample
 
 _SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
 
@@ -100,128 +87,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     if options.top_k < 1 or options.max_triples < 1:
         parser.error("--top-k and --max-triples must be at least 1")
     return options
-
-
-class SubqBuild:
-    """Makes the samples of all sources and counts what happened on the way."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.skipped = SkippedRecords(options.skip_bad)
-        self.counts: Counter[str] = Counter()
-        self.sources: list[dict[str, object]] = []
-        self.triples = PassageTriples(options.triples)
-        self.oracle = OracleOptions(
-            options.top_k, options.max_triples, options.gold_rate, options.seed
-        )
-        self.caps = {path: int(n) for path, _, n in (cap.rpartition("=") for cap in options.cap)}
-        self.taken: set[str] = set()
-        self.excluded = self._excluded()
-
-    def samples(self) -> list[RasSample]:
-        """Every state's sample of every question, before any sampling."""
-        by_name: dict[str, list[NamedPath]] = defaultdict(list)
-        for source in self.options.source:
-            by_name[source.name].append(source)
-        made = [s for name, sources in by_name.items() for s in self._named(name, sources)]
-        for path in self.options.no_retrieval:
-            made.extend(self._without_retrieval(path))
-        return made
-
-    def _named(self, name: str, sources: list[NamedPath]) -> list[RasSample]:
-        records = [record for source in sources for record in self._read(source)]
-        prepared = prepare_questions(
-            records, self._corpus(name, sources), self.triples, self.options.top_k
-        )
-        samples: list[RasSample] = []
-        for question in tqdm(prepared, desc=name, unit="question"):
-            own = trajectory_samples(
-                question.record, question.steps, question.retrieved, self.triples.of, self.oracle
-            )
-            self._count(question.record, own, len(question.steps))
-            samples.extend(own)
-        return samples
-
-    def _count(self, record: QuestionRecord, samples: list[RasSample], steps: int) -> None:
-        self.counts["questions"] += 1
-        rounds = len(samples[-1].history)
-        self.counts["steps asked for"] += max(rounds - 1, 0)
-        self.counts["steps not asked for (already known, or their bridge was missed)"] += max(
-            0, steps - max(rounds - 1, 0)
-        )
-
-    def _read(self, source: NamedPath) -> list[QuestionRecord]:
-        on_error = self.skipped.handler(source.name)
-        read = tqdm(read_questions(source.name, source.path, on_error), desc=source.path)
-        records = [record for record in read if self._is_new(record)]
-        limit = self.caps.get(source.path, self.options.limit)
-        if limit is not None:
-            records.sort(key=lambda r: hash_fraction(f"cap/{r.id}", self.options.seed))
-            records = records[:limit]
-        self.taken.update(record.id for record in records)
-        self.sources.append(source_entry(source, len(records)))
-        return records
-
-    def _is_new(self, record: QuestionRecord) -> bool:
-        if record.id in self.taken:
-            self.counts["left out: same id again"] += 1
-            return False
-        if record.id in self.excluded or _wording(record) in self.excluded:
-            self.counts["left out: a test question"] += 1
-            return False
-        return True
-
-    def _excluded(self) -> set[str]:
-        """Ids and wordings of test questions; a world's own test questions are among them."""
-        worlds = [Path(source.path) for source in self.options.source if source.name == "world"]
-        own = [folder / "questions_test.jsonl" for folder in worlds]
-        excluded: set[str] = set()
-        for path in [*self.options.exclude, *filter(Path.is_file, own)]:
-            for record in read_questions("contract", path, lambda error: None):
-                excluded |= {record.id, _wording(record)}
-        return excluded
-
-    def _corpus(self, name: str, sources: list[NamedPath]) -> list[PassageRecord] | None:
-        paths = [Path(corpus.path) for corpus in self.options.corpus if corpus.name == name]
-        folders = [Path(s.path) for s in sources if name == "world" and Path(s.path).is_dir()]
-        paths += [folder / "corpus.jsonl" for folder in folders if not paths]
-        corpus = [passage for path in paths for passage in load_corpus(path)]
-        for folder in folders:
-            world_triples(folder, corpus, self.triples)
-        return corpus or None
-
-    def _without_retrieval(self, path: Path) -> list[RasSample]:
-        records = self._read(NamedPath("contract", str(path)))
-        samples: list[RasSample] = []
-        for record in records:
-            self.counts["questions"] += 1
-            choices = "\nA: " in record.question
-            question = with_task_instruction(record.question, "arc_challenge" if choices else "")
-            samples.extend(no_retrieval_samples(record, question))
-        return samples
-
-
-def _wording(record: QuestionRecord) -> str:
-    return " ".join(record.question.casefold().split())
-
-
-def write_splits(
-    folder: Path, samples: list[RasSample], options: argparse.Namespace
-) -> dict[str, int]:
-    """Write train, dev and test files; all samples of a question go to one of them."""
-    counts: dict[str, int] = {}
-    for split in SPLITS:
-        chosen = [
-            s for s in samples if split_of(s.question_id, options.seed, options.fractions) == split
-        ]
-        chosen.sort(key=lambda s: hash_fraction(f"order/{s.id}", options.seed))
-        counts[split] = write_records(folder / f"{split}.jsonl", chosen)
-    for split, share in zip(SPLITS, options.fractions, strict=True):
-        if share > 0 and not counts[split]:
-            logging.getLogger(__name__).warning(
-                "the %s split is empty; a world keeps its own with --fractions", split
-            )
-    return counts
 
 
 def make_card(
@@ -287,7 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit("no samples: the sources hold no questions")
     count_tokens, unit = token_counter(options.tokenizer)
     with atomic_directory(options.out) as folder:
-        counts = write_splits(folder, checked.samples, options)
+        counts = write_splits(
+            folder, checked.samples, lambda s: s.question_id, options.seed, options.fractions
+        )
         card = make_card(build, checked, counts, count_tokens, unit)
         write_card(folder, card)
     rows: list[list[Any]] = [["split", name, count] for name, count in counts.items()]
