@@ -259,6 +259,20 @@ def test_sampling_keeps_answers_and_the_asked_share_of_states() -> None:
     assert kept == choose_plan_samples(samples, PlanSampling(1.3, first_fraction=0.25, seed=1))
 
 
+def test_sampling_leaves_the_labels_their_shares() -> None:
+    step = HistoryStep("Q?", (DIRECTOR,))
+    samples = []
+    for number in range(600):
+        rounds = 1 if number % 2 else 3
+        for k in range(1, rounds + 1):
+            label = "[SUFFICIENT]" if k == rounds else "[SUBQ] Who?"
+            samples.append(RasSample(f"q{number}/plan/{k}", "plan", "Q?", [step] * k, label))
+    kept = choose_plan_samples(samples, PlanSampling(1.0))
+    asked = sum(s.label != "[SUFFICIENT]" for s in kept)
+    assert 540 < len(kept) < 660
+    assert 0.45 < asked / len(kept) < 0.55
+
+
 def test_search_finds_by_title_and_drops_what_shares_no_word() -> None:
     search = PassageSearch([ZONE, ROE, OTHER])
     assert search.search(["Denys Roe", "zzz"], 2)[0][0] == ROE
