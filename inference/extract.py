@@ -45,13 +45,14 @@ async def extract_corpus(
     """Extract in order; several batches wait at the engine, so that it can sort by length."""
     samples: list[TriplesSample] = []
     with tqdm(total=len(passages), desc="extract", unit=" passages") as progress:
+
+        async def extract_one(passage: Passage) -> TriplesSample:
+            [triples] = await extractor.extract([passage])
+            progress.update()
+            return TriplesSample(passage.id, passage_text(passage.title, passage.text), triples)
+
         for chunk in _chunks(passages, 8 * batch_size):
-            found = await extractor.extract(chunk)
-            samples += [
-                TriplesSample(passage.id, passage_text(passage.title, passage.text), triples)
-                for passage, triples in zip(chunk, found, strict=True)
-            ]
-            progress.update(len(chunk))
+            samples += await asyncio.gather(*map(extract_one, chunk))
     return samples
 
 
