@@ -102,7 +102,7 @@ class TrainSettings:
     warmup_ratio: float = setting(0.05, "share of the training spent warming up")
     weight_decay: float = setting(0.01, "AdamW weight decay, not on biases and norms")
     max_grad_norm: float = setting(1.0, "gradients are clipped to this norm; 0: no clipping")
-    num_train_epochs: float = setting(1.0, "passes over the training samples")
+    num_train_epochs: float = setting(1.0, "passes over the training samples; 0: only validate")
     max_steps: int = setting(0, "optimizer steps, in place of epochs; 0: by epochs")
     max_train_minutes: float = setting(0.0, "wall-clock budget the decay is fitted to; 0: none")
     group_by_length: bool = setting(True, "batches of samples of about the same length")

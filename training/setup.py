@@ -122,16 +122,8 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
     if args.should_save:
         Path(args.output_dir).mkdir(parents=True, exist_ok=True)
         _print_start(recipe, trainer)
-    state = str(recipe.resume / TRAINING_STATE) if recipe.resume else None
-    started = time.monotonic()
-    result = trainer.train(resume_from_checkpoint=state)
-    figures = {
-        "train_loss": result.training_loss,
-        "steps": trainer.state.global_step,
-        "epochs": trainer.state.epoch,
-        "train_seconds": round(time.monotonic() - started, 1),
-        "train_tokens_per_second": round(progress.tokens_per_second(trainer.state), 1),
-    }
+    measure_only = train.num_train_epochs == 0 and train.max_steps == 0
+    figures = {} if measure_only else _train(recipe, trainer, progress)
     recorded = {"settings": plain_settings(recipe.settings)}
     if args.should_save:
         # Before validation, which takes minutes and must not be able to lose the training.
@@ -142,6 +134,19 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
         print_metrics(metrics)
     trainer.accelerator.wait_for_everyone()
     return {"output_dir": recipe.settings.output_dir, **metrics}
+
+
+def _train(recipe: Recipe, trainer: ComponentTrainer, progress: Progress) -> dict[str, Any]:
+    state = str(recipe.resume / TRAINING_STATE) if recipe.resume else None
+    started = time.monotonic()
+    result = trainer.train(resume_from_checkpoint=state)
+    return {
+        "train_loss": result.training_loss,
+        "steps": trainer.state.global_step,
+        "epochs": trainer.state.epoch,
+        "train_seconds": round(time.monotonic() - started, 1),
+        "train_tokens_per_second": round(progress.tokens_per_second(trainer.state), 1),
+    }
 
 
 def plain_settings(settings: T2TSettings) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import torch
 
 from models.checkpoint import CheckpointError
 from training import train_ras, train_t2t
+from training.arguments import training_arguments
 from training.config import ConfigError, load_config
 from training.settings import RasSettings, T2TSettings
-from training.setup import Recipe
+from training.setup import Recipe, run_training
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -74,3 +75,20 @@ def test_another_shape_is_refused(
 def test_a_missing_component_is_named(triples_file: Path, backbone: Path, tmp_path: Path) -> None:
     with pytest.raises((CheckpointError, FileNotFoundError), match="nowhere"):
         t2t(triples_file, backbone, f"model.start_from={tmp_path / 'nowhere'}")
+
+
+def test_no_epochs_only_measures(triples_file: Path, backbone: Path, tmp_path: Path) -> None:
+    weights = changed_component(t2t(triples_file, backbone), tmp_path / "first")
+    out = tmp_path / "measured"
+    overrides = ["train.num_train_epochs=0", "train.max_steps=0", f"data.dev={triples_file}"]
+    recipe = t2t(
+        triples_file,
+        backbone,
+        *overrides,
+        f"model.start_from={tmp_path / 'first'}",
+        f"output_dir={out}",
+    )
+    metrics = run_training(recipe, training_arguments(recipe.settings))
+    assert "steps" not in metrics
+    assert metrics["eval_loss"] > 0 and "eval_triple_f1" in metrics
+    assert_starts_with(t2t(triples_file, backbone, f"model.start_from={out}"), weights)
