@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+
+from models.grouped_attention import grouped_sdpa
 
 NAME = "cpu_training"
 QUERY_BLOCK = 128
@@ -93,7 +94,7 @@ def cpu_training_attention(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as transformers calls it; `sdpa` wherever `CausalAttention` does not apply."""
+    """Attention as transformers calls it; `grouped_sdpa` where `CausalAttention` does not apply."""
     applies = (
         attention_mask is None
         and dropout == 0.0
@@ -107,7 +108,7 @@ def cpu_training_attention(
         and all(options.get(name) is None for name in ("is_causal", "position_bias", "cache"))
     )
     if not applies:
-        return sdpa_attention_forward(
+        return grouped_sdpa(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling

@@ -21,6 +21,7 @@ from models.graph_encoder import GraphEncoder
 from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import load_graph_encoder
 from models.graph_llm_config import GraphLLMConfig
+from models.grouped_attention import use_grouped_attention
 from models.ras_processor import RasProcessor
 from models.sentence_encoder import load_sentence_encoder
 from models.text_table import TextFeatures
@@ -100,6 +101,7 @@ class ComponentLoader:
         model = load_backbone(backbone, dtype, revision)
         if not model.config.is_encoder_decoder:
             require_plain_attention(model.config)
+            use_grouped_attention(model)
         self.dtype = dtype
         self.device = device
         self.merge_adapters = merge_adapters
@@ -160,6 +162,7 @@ class ComponentLoader:
 
     def _load_alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> Served:
         whole = TextToTriples.from_pretrained(folder, dtype=self.dtype).to(self.device).eval()
+        use_grouped_attention(whole.backbone)
         source = str(folder / MODEL_FOLDER) if settings.lora_rank == 0 else settings.backbone
         revision = None if settings.lora_rank == 0 else settings.backbone_revision
         return Served(name, whole.requires_grad_(False).backbone, load_tokenizer(source, revision))
