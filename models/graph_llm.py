@@ -24,6 +24,7 @@ from models.graph import GraphBatch
 from models.graph_encoder import GraphEncoder
 from models.graph_llm_config import GraphLLMConfig
 from models.label_loss import decoder_body, label_loss
+from models.last_position import last_position
 from models.lora import add_lora, load_adapter, save_adapter, trainable_bytes
 from models.weights import copy_weights
 
@@ -151,7 +152,7 @@ class GraphLLM(nn.Module):
                 return self.backbone.generate(  # type: ignore[operator]
                     inputs_embeds=self.embed_inputs(input_ids, attention_mask, graph),
                     attention_mask=attention_mask,
-                    **options,
+                    **{"logits_to_keep": last_position(self.device), **options},
                 )
         finally:
             self.train(was_training)

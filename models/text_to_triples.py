@@ -21,6 +21,7 @@ from models.cpu_attention import use_cpu_training_attention
 from models.cpu_lora import use_cpu_lora
 from models.frozen_backbone import attention_inputs, backbone_autocast, leave_casting_to_autocast
 from models.label_loss import IGNORE_INDEX, decoder_body, label_loss, unwrapped
+from models.last_position import last_position
 from models.lora import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
 
 logger = logging.getLogger(__name__)
@@ -126,6 +127,8 @@ class TextToTriples(nn.Module):
     def generate(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Tensor:
         """Generate with the backbone's own `generate`; prompts of a causal model pad left."""
         generate: Callable[..., Tensor] = self.backbone.generate  # type: ignore[assignment,operator]
+        if not self.is_encoder_decoder:
+            options.setdefault("logits_to_keep", last_position(input_ids.device))
         with backbone_autocast(self.backbone):
             return generate(input_ids=input_ids, attention_mask=attention_mask, **options)
 

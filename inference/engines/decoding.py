@@ -16,6 +16,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from inference.engines.contract import EngineClosedError
 from inference.engines.growing_cache import GrowingCache, prompt_cache
 from inference.engines.token_choice import RowState, choose_tokens
+from models.last_position import last_position
 
 PREFILL_TOKENS = 4096
 # Prompts up to this much shorter than the longest of a group are read with it.
@@ -82,7 +83,7 @@ class CausalDecoder:
                 position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0),
                 past_key_values=cache,
                 use_cache=True,
-                logits_to_keep=1,
+                logits_to_keep=last_position(padded.device),
             )
             # The longest row of a group has no padding, so the group fits its columns.
             self.cache.place(group.start, len(self.rows), cache)
@@ -98,7 +99,7 @@ class CausalDecoder:
             position_ids=self.positions[:, None],
             past_key_values=self.cache,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=last_position(token_ids.device),
         )
         self.positions = self.positions + 1
         logits: torch.Tensor = output.logits[:, -1]
