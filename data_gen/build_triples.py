@@ -63,6 +63,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="at most N samples of a source, chosen by a hash of their ids",
     )  # fmt: skip
     parser.add_argument(
+        "--drop-gaps", action="store_true",
+        help="leave out aligned passages that seem to tell a relation which no label holds",
+    )  # fmt: skip
+    parser.add_argument(
+        "--balance", type=int, metavar="N",
+        help="keep a sample while one of its relations stands in fewer than N kept ones (all)",
+    )  # fmt: skip
+    parser.add_argument(
         "--grounded", action="store_true",
         help="of text-triple sources keep only triples whose subject and object are in the text",
     )  # fmt: skip

@@ -20,10 +20,12 @@ from data_gen.aligned_passages import (
 )
 from data_gen.entity_text import mentions
 from data_gen.passage_triples import MAX_TARGET_TRIPLES
+from data_gen.relation_balance import balanced
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.contract_triples import read_contract_triples
 from data_gen.sources.open_source import read_questions, read_triples
 from data_gen.splits import hash_fraction
+from data_gen.unlabelled_cues import unlabelled_relations
 from data_gen.weak_measure import measure_labels
 from data_gen.weak_triples import RELATIONS_IN_USE
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
@@ -62,7 +64,13 @@ class TriplesBuild:
                 elif by_text.setdefault(sample.text, sample) is not sample:
                     self.kinds["same text again"] += 1
             logger.info("%s: %d samples", source.name, len(chosen))
-        return list(by_text.values())
+        return self._balanced(list(by_text.values()))
+
+    def _balanced(self, samples: list[TriplesSample]) -> list[TriplesSample]:
+        limit = self.options.balance
+        kept = samples if limit is None else balanced(samples, limit, self.options.seed)
+        self.kinds["left out: common relations alone"] += len(samples) - len(kept)
+        return kept
 
     def _capped(self, name: str, samples: list[TriplesSample]) -> list[TriplesSample]:
         if name not in self.caps:
@@ -132,7 +140,13 @@ class TriplesBuild:
         self.kinds["left out: supports a test question"] += len(aligned) - len(kept)
         if corpus:
             self._measure(aligned)
-        return [*self._aligned(source.name, kept), *self._weak_only(source.name, kept, corpus)]
+        samples = [*self._aligned(source.name, kept), *self._weak_only(source.name, kept, corpus)]
+        return self._without_gaps(samples) if self.options.drop_gaps else samples
+
+    def _without_gaps(self, samples: list[TriplesSample]) -> list[TriplesSample]:
+        whole = [s for s in samples if not unlabelled_relations(s.text, s.triples)]
+        self.kinds["left out: tells a relation without a label"] += len(samples) - len(whole)
+        return whole
 
     def _aligned(self, name: str, aligned: Aligned) -> list[TriplesSample]:
         samples = aligned_samples(name, aligned)

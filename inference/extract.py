@@ -1,4 +1,8 @@
-"""Triples of a whole corpus by a text-to-triples model; an interrupted run goes on where it was."""
+"""Triples of a whole corpus by a text-to-triples model; an interrupted run goes on where it was.
+
+With --samples the texts come with gold triples, and the command ends with exact precision, recall
+and F1 against them.
+"""
 
 import argparse
 import asyncio
@@ -10,20 +14,25 @@ from pathlib import Path
 from tqdm import tqdm
 
 from evaluation.report import emit_json, print_table
+from evaluation.triples import score_triples
 from inference.command_line import command, configure_logging, positive_int
 from inference.components import T2T_ADAPTER, Component
 from inference.engines.open_engine import build_engine
 from inference.extraction import TripleExtractor
 from inference.open_loop import MAX_BATCH_TOKENS, LoopOptions, open_extractor
-from inference.retrieval.passages import Passage, load_corpus
+from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus
 from models.formats.prompts import passage_text
-from models.formats.records import TriplesSample, write_records
+from models.formats.records import TriplesSample, read_records, write_records
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    texts = parser.add_mutually_exclusive_group(required=True)
+    texts.add_argument("--corpus", type=Path, help="JSON Lines of {id, title, text}")
+    texts.add_argument("--samples", type=Path, help="JSON Lines of {id, text, triples}, to score")
     add = parser.add_argument
-    add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
     add("--t2t", type=Path, default=LoopOptions.t2t, help="text-to-triples component folder")
     add("--out", required=True, type=Path, help="JSON Lines of {id, text, triples} to write")
     add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
@@ -56,8 +65,29 @@ async def extract_corpus(
     return samples
 
 
+def read_texts(arguments: argparse.Namespace) -> tuple[list[Passage], list[TriplesSample]]:
+    """What to read, and the gold triples of each text where there are any."""
+    limit = arguments.limit
+    if arguments.corpus:
+        return list(itertools.islice(load_corpus(arguments.corpus), limit)), []
+    gold = list(itertools.islice(read_records(arguments.samples, TriplesSample), limit))
+    if not gold:
+        raise EmptyCorpusError(f"{arguments.samples}: there is no sample in it")
+    return [Passage(sample.id, "", sample.text) for sample in gold], gold
+
+
+def gold_figures(
+    samples: Sequence[TriplesSample], gold: Sequence[TriplesSample]
+) -> dict[str, float]:
+    """Exact precision, recall and F1 over all triples, by name; nothing without gold."""
+    if not gold:
+        return {}
+    scores = score_triples([s.triples for s in samples], [s.triples for s in gold])
+    return {f"exact_{name}": value for name, value in scores.exact.as_dict().items()}
+
+
 async def _run(arguments: argparse.Namespace) -> dict[str, object]:
-    passages = list(itertools.islice(load_corpus(arguments.corpus), arguments.limit))
+    passages, gold = read_texts(arguments)
     component = Component.open(arguments.t2t, "t2t")
     engine = build_engine(
         "transformers",
@@ -79,6 +109,7 @@ async def _run(arguments: argparse.Namespace) -> dict[str, object]:
             "triples": sum(len(sample.triples) for sample in samples),
             "malformed_in_cache": extractor.cache.malformed(),
             "seconds": time.perf_counter() - start,
+            **gold_figures(samples, gold),
         }
     finally:
         await engine.close()

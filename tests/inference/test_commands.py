@@ -19,7 +19,13 @@ from inference.engines.contract import EngineError
 from inference.evaluate import trace_records
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
-from models.formats.records import PassageRecord, QuestionRecord, write_records
+from models.formats.records import (
+    PassageRecord,
+    QuestionRecord,
+    TriplesSample,
+    read_records,
+    write_records,
+)
 from models.formats.triples import Triple
 from tests.components import chat_backbone, ras_component, t2t_component
 from tests.run_main import run_main
@@ -151,6 +157,22 @@ def test_ask_prints_model_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> N
     printed = capsys.readouterr().out
     for text in ("[/b] who?", "[red]", "(S> [b]| P> [/]| O> x)", "plan: [SUBQ]", "[/i] answer"):
         assert text in printed
+
+
+def test_extract_scores_samples_with_gold(
+    components: tuple[str, ...], tmp_path: Path, run: Run
+) -> None:
+    text = "Ada was born in Paris."
+    gold = [TriplesSample("a", text, [Triple("Ada", "place of birth", "Paris")])]
+    write_records(tmp_path / "gold.jsonl", gold)
+    given = ("--samples", tmp_path / "gold.jsonl", "--out", tmp_path / "out.jsonl")
+    figures = run(inference.extract.main, *given, "--t2t", components[3])
+    # An untrained model finds nothing right; its own output as gold is all right.
+    assert figures["exact_f1"] == 0.0
+    [written] = read_records(tmp_path / "out.jsonl", TriplesSample)
+    assert (written.id, written.text) == ("a", text)
+    again = ("--samples", tmp_path / "out.jsonl", "--out", tmp_path / "again.jsonl")
+    assert run(inference.extract.main, *again, "--t2t", components[3])["exact_f1"] == 1.0
 
 
 def test_extract_calls_the_model_once_a_passage_and_component(
