@@ -4,6 +4,7 @@ Comparison questions ("who was born first?") need two dates compared. The text o
 both dates; the result of comparing them is computed here and joins the history as a triple.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
@@ -15,10 +16,32 @@ MAX_DERIVED_TRIPLES = 6
 COUNTRY_PREDICATES = frozenset(
     {"country of citizenship", "citizenship", "country", "country of origin", "nationality"}
 )
+_BRACKETS = re.compile(r"\([^()]*\)")
+_WORD = re.compile(r"\w+")
 
 
-def derive_comparisons(triples: Iterable[Triple], limit: int = MAX_DERIVED_TRIPLES) -> list[Triple]:
-    """Triples that compare pairs of subjects over a predicate that both have.
+def subjects_in_question(question: str, triples: Iterable[Triple]) -> set[str]:
+    """Subjects that a question is about: those it names, and what their triples lead to.
+
+    Case, punctuation and what stands in brackets do not count: "The Imp (1919 film)" is named by
+    "film The Imp (1919 Film)". The second kind are a film's director, a person's father.
+    """
+    triples = list(triples)
+    asked = f" {_words(question)} "
+    named = {t.subject for t in triples if (key := _words(t.subject)) and f" {key} " in asked}
+    return named | {triple.object for triple in triples if triple.subject in named}
+
+
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(_BRACKETS.sub(" ", text).casefold()))
+
+
+def derive_comparisons(
+    triples: Iterable[Triple], question: str, limit: int = MAX_DERIVED_TRIPLES
+) -> list[Triple]:
+    """Triples that compare pairs of a question's subjects over a predicate that both have.
+
+    Subjects that the question is not about would crowd out those that it is.
 
     Dates give (earlier subject, predicate + " earlier than", later subject), or " same as" where
     both agree to the same precision; what the coarser date leaves open gives nothing. Values of
@@ -28,8 +51,9 @@ def derive_comparisons(triples: Iterable[Triple], limit: int = MAX_DERIVED_TRIPL
     appear; triples that are there already are not repeated.
     """
     given = list(dict.fromkeys(triples))
+    asked = subjects_in_question(question, given)
     derived: list[Triple] = []
-    for predicate, values in _values_by_predicate(given).items():
+    for predicate, values in _values_by_predicate([t for t in given if t.subject in asked]).items():
         derived.extend(_compare_subjects(predicate, list(values.items())))
     present = set(given)
     return [triple for triple in dict.fromkeys(derived) if triple not in present][:limit]

@@ -131,7 +131,8 @@ class RasProcessor:
             for step in history.steps
         ]
         if steps and self.compare_dates:
-            derived = derive_comparisons(triple for step in steps for triple in step.triples)
+            found = [triple for step in steps for triple in step.triples]
+            derived = derive_comparisons(found, history.question)
             steps[-1] = replace(steps[-1], triples=(*steps[-1].triples, *derived))
         return replace(history, steps=tuple(steps))
 

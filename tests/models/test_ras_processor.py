@@ -60,9 +60,10 @@ def test_special_tokens_in_the_text_stay_text() -> None:
 
 
 def test_comparisons_join_the_last_step_in_text_and_graph() -> None:
-    history = History("Who?", (HistoryStep("1", FACTS[:1]), HistoryStep("2", FACTS[1:])))
+    asked = "Was Ann or Bob born first?"
+    history = History(asked, (HistoryStep("1", FACTS[:1]), HistoryStep("2", FACTS[1:])))
     encoded = processor(compare_dates=True).encode_prompt("plan", history)
-    expected = History("Who?", (history.steps[0], HistoryStep("2", (FACTS[1], DERIVED))))
+    expected = History(asked, (history.steps[0], HistoryStep("2", (FACTS[1], DERIVED))))
     assert encoded.text == plan_prompt(expected)
     assert DERIVED.predicate in encoded.subgraphs[1].edges
     assert "earlier than" not in processor().encode_prompt("plan", history).text
