@@ -120,11 +120,15 @@ def _retrieve(
     triples_of: Lookup,
     options: OracleOptions,
 ) -> None:
-    """Add one round to the state: the chosen triples, and which passages gave them."""
+    """Add one round to the state: the chosen new triples, and which passages gave what is known."""
     origins: dict[Triple, list[str]] = {}
     for passage in passages[: options.top_k]:
         for triple in triples_of(passage):
             origins.setdefault(triple, []).append(passage_origin(passage))
-    chosen = select_triples(subquery, record.question, list(origins), options.max_triples)
+    known = [triple for step in state.history for triple in step.triples]
+    chosen = select_triples(subquery, record.question, list(origins), options.max_triples, known)
     state.history.append(HistoryStep(subquery, tuple(chosen)))
-    state.found.extend((origin, triple) for triple in chosen for origin in origins[triple])
+    shown = {*known, *chosen}
+    state.found.extend(
+        (o, triple) for triple in origins if triple in shown for o in origins[triple]
+    )

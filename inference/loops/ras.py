@@ -101,9 +101,10 @@ async def extract_step(
     extractor: TripleExtractor,
     max_triples: int,
 ) -> TraceStep:
-    """The step that passages give: their triples, the closest `max_triples` of them."""
+    """The step that passages give: the closest `max_triples` of the triples new to the trace."""
     with trace.bill.stage("extract"):
         found = await extractor.extract(passages, trace.bill)
     triples = [triple for triples in found for triple in triples]
-    kept = select_triples(subquery, trace.question, triples, max_triples)
+    known = [triple for step in trace.steps for triple in step.triples]
+    kept = select_triples(subquery, trace.question, triples, max_triples, known)
     return TraceStep(subquery, passages, kept)
