@@ -22,11 +22,7 @@ from data_gen.write_splits import write_splits
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
 from models.atomic import atomic_directory
-from models.formats.records import (
-    TriplesSample,
-)
-
-logger = logging.getLogger(__name__)
+from models.formats.records import TriplesSample
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

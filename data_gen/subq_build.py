@@ -9,7 +9,7 @@ from tqdm import tqdm
 from data_gen.passage_triples import PassageTriples
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.open_source import read_questions
-from data_gen.splits import hash_fraction
+from data_gen.splits import first_by_hash
 from data_gen.subq_sources import load_corpus, prepare_questions, world_triples
 from data_gen.trajectories import OracleOptions, no_retrieval_samples, trajectory_samples
 from models.formats.prompts import with_task_instruction
@@ -70,8 +70,7 @@ class SubqBuild:
         records = [record for record in read if self._is_new(record)]
         limit = self.caps.get(source.path, self.options.limit)
         if limit is not None:
-            records.sort(key=lambda r: hash_fraction(f"cap/{r.id}", self.options.seed))
-            records = records[:limit]
+            records = first_by_hash(records, limit, self.options.seed)
         self.taken.update(record.id for record in records)
         self.sources.append(source_entry(source, len(records)))
         return records

@@ -24,7 +24,7 @@ from data_gen.relation_balance import balanced
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.contract_triples import read_contract_triples
 from data_gen.sources.open_source import read_questions, read_triples
-from data_gen.splits import hash_fraction
+from data_gen.splits import first_by_hash
 from data_gen.unlabelled_cues import unlabelled_relations
 from data_gen.weak_measure import measure_labels
 from data_gen.weak_triples import RELATIONS_IN_USE
@@ -75,8 +75,7 @@ class TriplesBuild:
     def _capped(self, name: str, samples: list[TriplesSample]) -> list[TriplesSample]:
         if name not in self.caps:
             return samples
-        ordered = sorted(samples, key=lambda s: hash_fraction(f"cap/{s.id}", self.options.seed))
-        return ordered[: self.caps[name]]
+        return first_by_hash(samples, self.caps[name], self.options.seed)
 
     def _excluded_questions(self) -> list[QuestionRecord]:
         return [

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.masking_utils import sdpa_mask
+from transformers import PreTrainedModel
 
-from models.grouped_attention import grouped_sdpa
+from models.grouped_attention import grouped_sdpa, replace_sdpa
 
 NAME = "cpu_training"
 QUERY_BLOCK = 128
@@ -120,12 +119,5 @@ def use_cpu_training_attention(model: PreTrainedModel) -> None:
 
     Other models, and those that do not use `sdpa`, stay as they are.
     """
-    suited = model.device.type == "cpu" and model.dtype == torch.bfloat16
-    if suited and not model.config.is_encoder_decoder and _implementation(model) == "sdpa":
-        AttentionInterface.register(NAME, cpu_training_attention)
-        AttentionMaskInterface.register(NAME, sdpa_mask)
-        model.set_attn_implementation(NAME)
-
-
-def _implementation(model: PreTrainedModel) -> str | None:
-    return getattr(model.config, "_attn_implementation", None)
+    if model.device.type == "cpu" and model.dtype == torch.bfloat16:
+        replace_sdpa(model, NAME, cpu_training_attention)

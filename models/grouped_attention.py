@@ -5,6 +5,7 @@ values for each new token wherever a mask is given. The query heads that share a
 as the queries of one attention call instead: the same sums, over the cache as it lies in memory.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -53,8 +54,18 @@ def grouped_sdpa(
 
 def use_grouped_attention(model: PreTrainedModel) -> None:
     """Let a causal language model that runs with `sdpa` decode with `grouped_sdpa`."""
+    replace_sdpa(model, NAME, grouped_sdpa)
+
+
+def replace_sdpa(
+    model: PreTrainedModel, name: str, attention: Callable[..., tuple[Tensor, None]]
+) -> None:
+    """Let a causal language model run with `attention`, registered as `name`, with sdpa's masks.
+
+    Encoder-decoders, and models that do not use `sdpa`, stay as they are.
+    """
     implementation = getattr(model.config, "_attn_implementation", None)
     if implementation == "sdpa" and not model.config.is_encoder_decoder:
-        AttentionInterface.register(NAME, grouped_sdpa)
-        AttentionMaskInterface.register(NAME, sdpa_mask)
-        model.set_attn_implementation(NAME)
+        AttentionInterface.register(name, attention)
+        AttentionMaskInterface.register(name, sdpa_mask)
+        model.set_attn_implementation(name)

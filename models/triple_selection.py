@@ -59,8 +59,8 @@ def _scores(
     """Each triple's relevance, no less than `LINKED_RELEVANCE` where something leads to it."""
     asked, question_words = _words(subquery), _words(question)
     scores = [_relevance(triple, asked, question_words) for triple in triples]
-    found = {t.object for t, score in zip(triples, scores, strict=True) if score > 0}
+    found = {t.object for t, score in zip(triples, scores, strict=True) if score > 0}.union(linked)
     return [
-        max(score, LINKED_RELEVANCE) if t.subject in found or t.subject in linked else score
+        max(score, LINKED_RELEVANCE) if t.subject in found else score
         for t, score in zip(triples, scores, strict=True)
     ]

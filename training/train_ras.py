@@ -107,8 +107,13 @@ def load_module(config: GraphLLMConfig, model: ModelSettings, resume: Path | Non
         return GraphLLM.from_config(config, dtype=dtype)
     module = GraphLLM.from_pretrained(model.start_from, dtype=dtype, is_trainable=True).train()
     check_same_shapes(model.start_from, module.settings, config)
-    stored = module.settings
-    module.settings = replace(config, graph=stored.graph, graph_position=stored.graph_position)
+    # The rest, dropout and revision too, is what the component was loaded with.
+    module.settings = replace(
+        module.settings,
+        compare_dates=config.compare_dates,
+        max_input_tokens=config.max_input_tokens,
+        max_output_tokens=config.max_output_tokens,
+    )
     return module
 
 

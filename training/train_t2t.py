@@ -5,6 +5,7 @@ accelerate launch training/train_t2t.py --config configs/t2t_smollm2.yaml [key=v
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,12 @@ def load_module(settings: T2TSettings, resume: Path | None) -> TextToTriples:
         return build_text_to_triples(config, model.dtype.value)
     module = TextToTriples.from_pretrained(model.start_from, dtype=dtype, is_trainable=True)
     check_same_shapes(model.start_from, module.settings, config)
-    module.settings = config
+    # The rest, dropout and revision too, is what the component was loaded with.
+    module.settings = replace(
+        module.settings,
+        max_source_tokens=config.max_source_tokens,
+        max_target_tokens=config.max_target_tokens,
+    )
     return module.train()
 
 

@@ -99,7 +99,7 @@ class CausalDecoder:
             position_ids=self.positions[:, None],
             past_key_values=self.cache,
             use_cache=True,
-            logits_to_keep=last_position(token_ids.device),
+            logits_to_keep=1,
         )
         self.positions = self.positions + 1
         logits: torch.Tensor = output.logits[:, -1]
