@@ -136,7 +136,12 @@ def _identity(name: str, config: PretrainedConfig) -> str:
 
 
 def _attention(factory: type, config: PretrainedConfig) -> str | None:
-    """Name the attention kernel: sdpa where the architecture has it, else its own default."""
+    """Name the attention kernel: sdpa where the architecture has it, else its own default.
+
+    Not for capped scores (Gemma 2): sdpa leaves the cap out without a word.
+    """
+    if getattr(config.get_text_config(), "attn_logit_softcapping", None):
+        return "eager"
     model_class = factory._model_mapping.get(type(config), None)  # type: ignore[attr-defined]
     candidates = model_class if isinstance(model_class, (list, tuple)) else (model_class,)
     return "sdpa" if getattr(candidates[0], "_supports_sdpa", False) else None

@@ -6,6 +6,7 @@ backward pass recomputes the weights block by block, with grouped queries in one
 keeps no [T, T] matrix between the passes.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -20,22 +21,25 @@ QUERY_BLOCK = 128
 
 
 class CausalAttention(torch.autograd.Function):
-    """Causal attention of queries [B, H, T, D] over keys and values [B, G, T, D].
+    """Causal attention of queries [B, H, Q, D] over keys and values [B, G, K, D], K at least Q.
 
-    H is a multiple of G; key head i serves H / G query heads in a row, as in transformers.
+    H is a multiple of G; key head i serves H / G query heads in a row, as in transformers. The
+    last query sees all keys, and each one before it one key less.
     """
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Attention output [B, H, T, D]."""
+        """Attention output [B, H, Q, D]."""
         ctx.save_for_backward(query, key, value)
         ctx.scale = scale
         groups = query.shape[1] // key.shape[1]
+        square = query.shape[2] == key.shape[2]
         return F.scaled_dot_product_attention(
             query,
             key.repeat_interleave(groups, dim=1),
             value.repeat_interleave(groups, dim=1),
-            is_causal=True,
+            attn_mask=None if square else causal_mask(query, key),
+            is_causal=square,
             scale=scale,
         )
 
@@ -45,9 +49,10 @@ class CausalAttention(torch.autograd.Function):
         query, key, value = ctx.saved_tensors
         batch, heads, length, width = query.shape
         rows, groups = batch * key.shape[1], heads // key.shape[1]
+        earlier = key.shape[2] - length
         queries = (query * ctx.scale).reshape(rows, groups, length, width)
         grads = grad.reshape(rows, groups, length, width)
-        keys, values = key.reshape(rows, length, width), value.reshape(rows, length, width)
+        keys, values = (tensor.reshape(rows, -1, width) for tensor in (key, value))
         grad_query = torch.empty_like(queries)
         grad_key = torch.zeros(keys.shape, dtype=torch.float32)
         grad_value = torch.zeros(values.shape, dtype=torch.float32)
@@ -56,15 +61,16 @@ class CausalAttention(torch.autograd.Function):
             block = (rows, groups * (end - start), width)
             query_block = queries[:, :, start:end].reshape(block)
             grad_block = grads[:, :, start:end].reshape(block)
-            weights = _weights(query_block, keys[:, :end], start, end)
-            grad_weights = grad_block @ values[:, :end].transpose(1, 2)
+            seen = earlier + end
+            weights = _weights(query_block, keys[:, :seen], end - start)
+            grad_weights = grad_block @ values[:, :seen].transpose(1, 2)
             # PyTorch's own derivative of the softmax, one pass over the block.
             grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, query.dtype)
-            grad_query[:, :, start:end] = (grad_scores @ keys[:, :end]).reshape(
+            grad_query[:, :, start:end] = (grad_scores @ keys[:, :seen]).reshape(
                 rows, groups, end - start, width
             )
-            grad_key[:, :end] += grad_scores.transpose(1, 2) @ query_block
-            grad_value[:, :end] += weights.transpose(1, 2) @ grad_block
+            grad_key[:, :seen] += grad_scores.transpose(1, 2) @ query_block
+            grad_value[:, :seen] += weights.transpose(1, 2) @ grad_block
         return (
             grad_query.reshape(query.shape).mul_(ctx.scale),
             grad_key.reshape(key.shape).to(key.dtype),
@@ -73,13 +79,18 @@ class CausalAttention(torch.autograd.Function):
         )
 
 
-def _weights(query_block: Tensor, keys: Tensor, start: int, end: int) -> Tensor:
-    """Attention weights [rows, queries, end] of the queries from `start` to `end`."""
+def causal_mask(query: Tensor, key: Tensor) -> Tensor:
+    """Which keys each query sees, boolean [Q, K]: the last query all, each before it one less."""
+    length, keys = query.shape[2], key.shape[2]
+    return torch.ones(length, keys, dtype=torch.bool, device=query.device).tril(keys - length)
+
+
+def _weights(query_block: Tensor, keys: Tensor, size: int) -> Tensor:
+    """Attention weights [rows, queries, keys] of the last `size` positions of `keys`."""
     scores = query_block @ keys.transpose(1, 2)
-    size = end - start
     future = torch.ones(size, size, dtype=torch.bool).triu(1)
-    by_group = scores.view(scores.shape[0], -1, size, end)
-    by_group[..., start:].masked_fill_(future, float("-inf"))
+    by_group = scores.view(scores.shape[0], -1, size, keys.shape[1])
+    by_group[..., -size:].masked_fill_(future, float("-inf"))
     return scores.softmax(dim=-1)
 
 
@@ -94,24 +105,36 @@ def cpu_training_attention(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention as transformers calls it; `grouped_sdpa` where `CausalAttention` does not apply."""
-    applies = (
+    if not trains_on_cpu(module, query, key, value, attention_mask, dropout, options):
+        return grouped_sdpa(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
+        )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return CausalAttention.apply(query, key, value, scale).transpose(1, 2).contiguous(), None
+
+
+def trains_on_cpu(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float,
+    options: Mapping[str, Any],
+) -> bool:
+    """Whether `CausalAttention` computes this and is the faster way: a bfloat16 step on a CPU."""
+    return (
         attention_mask is None
         and dropout == 0.0
         and torch.is_grad_enabled()
         and any(tensor.requires_grad for tensor in (query, key, value))
         and query.device.type == "cpu"
         and query.dtype == torch.bfloat16
-        and query.shape[2] == key.shape[2] > 1
+        and 1 < query.shape[2] <= key.shape[2]
         and key.shape == value.shape
         and getattr(module, "is_causal", True)
         and all(options.get(name) is None for name in ("is_causal", "position_bias", "cache"))
     )
-    if not applies:
-        return grouped_sdpa(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
-        )
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return CausalAttention.apply(query, key, value, scale).transpose(1, 2).contiguous(), None
 
 
 def use_cpu_training_attention(model: PreTrainedModel) -> None:

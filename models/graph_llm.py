@@ -1,6 +1,6 @@
 """GraphLLM: a language model with LoRA that reads a graph as one token (RAS §3.4, Fig. 2)."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,9 +9,10 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.utils.generic import ModelOutput
+from transformers.modeling_outputs import CausalLMOutput
 
 from models.backbone import backbone_id, load_backbone, load_tokenizer
+from models.causal_loss import causal_loss
 from models.checkpoint import (
     check_backbone,
     read_component_config,
@@ -19,25 +20,16 @@ from models.checkpoint import (
 )
 from models.cpu_attention import use_cpu_training_attention
 from models.cpu_lora import use_cpu_lora
-from models.frozen_backbone import attention_inputs, backbone_autocast, leave_casting_to_autocast
+from models.frozen_backbone import backbone_autocast, leave_casting_to_autocast
 from models.graph import GraphBatch
 from models.graph_encoder import GraphEncoder
 from models.graph_llm_config import GraphLLMConfig
-from models.label_loss import decoder_body, label_loss
 from models.last_position import last_position
 from models.lora import add_lora, load_adapter, save_adapter, trainable_bytes
 from models.weights import copy_weights
 
 COMPONENT = "ras"
 GRAPH_ENCODER_FILE = "graph_encoder.safetensors"
-
-
-@dataclass
-class GraphLLMOutput(ModelOutput):
-    """`loss` of the label tokens; `logits` [L, vocabulary] of the positions that predict them."""
-
-    loss: Tensor | None = None
-    logits: Tensor | None = None
 
 
 class GraphLLM(nn.Module):
@@ -92,7 +84,7 @@ class GraphLLM(nn.Module):
         labels: Tensor | None = None,
         graph: GraphBatch | None = None,
         num_items_in_batch: Tensor | int | None = None,
-    ) -> GraphLLMOutput:
+    ) -> CausalLMOutput:
         """Token-weighted loss of a batch (RAS §3.4).
 
         Args:
@@ -105,16 +97,14 @@ class GraphLLM(nn.Module):
         """
         if labels is None:
             raise ValueError("GraphLLM.forward needs labels; use generate to predict")
-        with backbone_autocast(self.backbone):
-            inputs_embeds = self.embed_inputs(input_ids, attention_mask, graph)
-            hidden_states = decoder_body(self.language_model)(
-                inputs_embeds=inputs_embeds, use_cache=False, **attention_inputs(attention_mask)
-            ).last_hidden_state
-            head = self.backbone.get_output_embeddings()
-            loss, logits, _ = label_loss(
-                hidden_states, labels, head, num_items_in_batch, self.config
-            )
-        return GraphLLMOutput(loss=loss, logits=logits)
+        inputs_embeds = self.embed_inputs(input_ids, attention_mask, graph)
+        return causal_loss(
+            self.language_model,
+            attention_mask,
+            labels,
+            num_items_in_batch,
+            inputs_embeds=inputs_embeds,
+        )
 
     def embed_inputs(
         self, input_ids: Tensor, attention_mask: Tensor | None, graph: GraphBatch | None

@@ -66,6 +66,13 @@ def replace_sdpa(
     """
     implementation = getattr(model.config, "_attn_implementation", None)
     if implementation == "sdpa" and not model.config.is_encoder_decoder:
-        AttentionInterface.register(name, attention)
-        AttentionMaskInterface.register(name, sdpa_mask)
-        model.set_attn_implementation(name)
+        set_attention(model, name, attention)
+
+
+def set_attention(
+    model: PreTrainedModel, name: str, attention: Callable[..., tuple[Tensor, None]]
+) -> None:
+    """Run a model with `attention`, registered as `name`, under masks as sdpa has them."""
+    AttentionInterface.register(name, attention)
+    AttentionMaskInterface.register(name, sdpa_mask)
+    model.set_attn_implementation(name)

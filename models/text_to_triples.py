@@ -8,19 +8,20 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import FloatTensor, Tensor, nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
 from models.backbone import backbone_id, load_backbone, load_tokenizer
+from models.causal_loss import causal_loss
 from models.checkpoint import check_backbone, read_component_config, write_component
 from models.cpu_attention import use_cpu_training_attention
 from models.cpu_lora import use_cpu_lora
-from models.frozen_backbone import attention_inputs, backbone_autocast, leave_casting_to_autocast
-from models.label_loss import IGNORE_INDEX, decoder_body, label_loss, unwrapped
+from models.frozen_backbone import backbone_autocast, leave_casting_to_autocast
+from models.label_loss import IGNORE_INDEX, unwrapped
 from models.last_position import last_position
 from models.lora import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
 
@@ -116,13 +117,9 @@ class TextToTriples(nn.Module):
                 # These models average over the batch's own labels, whatever the step holds.
                 loss = loss * (labels != IGNORE_INDEX).sum() / num_items_in_batch
             return CausalLMOutput(loss=loss, logits=output.logits)
-        with backbone_autocast(self.backbone):
-            states = decoder_body(self.model)(
-                input_ids=input_ids, use_cache=False, **attention_inputs(attention_mask)
-            ).last_hidden_state
-            lm_head = self.backbone.get_output_embeddings()
-            loss, logits, _ = label_loss(states, labels, lm_head, num_items_in_batch, self.config)
-        return CausalLMOutput(loss=cast(FloatTensor, loss), logits=cast(FloatTensor, logits))
+        return causal_loss(
+            self.model, attention_mask, labels, num_items_in_batch, input_ids=input_ids
+        )
 
     def generate(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Tensor:
         """Generate with the backbone's own `generate`; prompts of a causal model pad left."""

@@ -7,6 +7,7 @@ import torch
 from accelerate.utils import DistributedType
 from transformers import TrainingArguments
 
+from training.config import ConfigError
 from training.errors import LaunchError
 from training.settings import T2TSettings
 
@@ -77,11 +78,13 @@ def check_launch(args: TrainingArguments, distributed_type: Any, num_processes: 
 
 def _intervals(settings: T2TSettings) -> dict[str, Any]:
     train = settings.train
-    evaluates = bool(settings.data.dev and train.eval_steps)
+    if train.early_stopping_patience and not settings.data.dev:
+        raise ConfigError("train.early_stopping_patience needs validation samples: give data.dev")
+    between = "steps" if train.eval_steps else "epoch" if train.early_stopping_patience else "no"
     return {
         "logging_steps": train.logging_steps,
         "logging_first_step": True,
-        "eval_strategy": "steps" if evaluates else "no",
+        "eval_strategy": between if settings.data.dev else "no",
         "eval_steps": train.eval_steps or None,
         "save_strategy": "steps" if train.save_steps else "epoch",
         "save_steps": train.save_steps or 500,

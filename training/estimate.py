@@ -82,7 +82,8 @@ def _step(
     module.train()
     with context:
         loss = module(**inputs).loss
-    loss.backward()
+    if loss.requires_grad:  # not where a model is only measured
+        loss.backward()
     loss.item()  # waits for the device
     module.zero_grad()
     return time.perf_counter() - started

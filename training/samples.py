@@ -19,6 +19,8 @@ from training.errors import CutLabelsError, EmptyDataError
 
 logger = logging.getLogger(__name__)
 RecordT = TypeVar("RecordT", bound=Record)
+# What a sample is made from: a record, or what several records were joined to.
+SourceT = TypeVar("SourceT")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +55,10 @@ class TrainingSample:
 
 
 @dataclass(frozen=True)
-class SampleSet(Dataset[TrainingSample], Generic[RecordT]):
+class SampleSet(Dataset[TrainingSample], Generic[SourceT]):
     """Encoded samples beside the records that they were made from, and what was left out."""
 
-    records: list[RecordT]
+    records: list[SourceT]
     samples: list[TrainingSample]
     cut_label_ids: list[str]
     bad_records: int = 0
@@ -105,11 +107,11 @@ def read_samples(
 
 
 def encode_samples(
-    records: Sequence[RecordT],
-    encode: Callable[[RecordT], Any],
+    records: Sequence[SourceT],
+    encode: Callable[[SourceT], Any],
     skip_cut_labels: bool,
     show_progress: bool = False,
-) -> tuple[list[RecordT], list[Any], list[str]]:
+) -> tuple[list[SourceT], list[Any], list[str]]:
     """Encode every record once.
 
     Returns:
@@ -118,7 +120,7 @@ def encode_samples(
     Raises:
         CutLabelsError: labels do not fit and `skip_cut_labels` is false; lists the sample ids.
     """
-    kept: list[RecordT] = []
+    kept: list[SourceT] = []
     encoded: list[Any] = []
     cut: list[str] = []
     for record in tqdm(records, desc="encoding", unit=" samples", disable=not show_progress):

@@ -9,6 +9,8 @@ from typing import Any
 
 from omegaconf import MISSING
 
+from models.condition_extractor_config import Adaptation
+
 
 class Dtype(Enum):
     """How the frozen weights are kept; what is trained is always float32."""
@@ -90,6 +92,29 @@ class GraphSettings:
     compare_dates: bool = setting(True, "add derived comparison triples to the history")
 
 
+class Initialisation(Enum):
+    """What a layer-wise soft prompt starts from."""
+
+    random = "random"
+    vocabulary = "vocabulary"
+    instruction = "instruction"
+
+
+@dataclass
+class PromptSettings:
+    """What is learned for a frozen backbone (Tri-RAG §III-B, Table IV); LoRA: see model.lora."""
+
+    adaptation: Adaptation = setting(
+        Adaptation.soft_prompt, "what is learned; pretrained: nothing, examples in the prompt"
+    )
+    num_tokens: int = setting(32, "prompt tokens of a layer")
+    layers: str = setting("all", "all, even, odd, last, or indices such as 0,5,-1")
+    initialisation: Initialisation = setting(
+        Initialisation.instruction, "what a soft prompt starts from"
+    )
+    instruction: str = setting("", "text to start from; empty: the component's own instruction")
+
+
 @dataclass
 class TrainSettings:
     """The optimisation and its bookkeeping."""
@@ -112,8 +137,11 @@ class TrainSettings:
     num_processes: int = setting(0, "refuse to start with another number of processes; 0: any")
     seed: int = setting(0, "seed of weights, order and dropout")
     logging_steps: int = setting(10, "steps between logged losses")
-    eval_steps: int = setting(0, "steps between validations; 0: only at the end")
+    eval_steps: int = setting(0, "steps between validations; 0: at the end, or each epoch")
     save_steps: int = setting(0, "steps between checkpoints; 0: one after each epoch")
+    early_stopping_patience: int = setting(
+        0, "validations without a lower loss before the training stops with the best; 0: never"
+    )
     save_total_limit: int = setting(2, "checkpoints kept beside the last component")
     tensorboard: bool = setting(True, "write OUTPUT_DIR/tensorboard")
     resume: str = setting("", "checkpoint folder, or last for the newest in output_dir")
@@ -136,6 +164,13 @@ class T2TSettings:
     model: ModelSettings = field(default_factory=ModelSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
+
+
+@dataclass
+class TriRagSettings(T2TSettings):
+    """A condition extractor's recipe (Tri-RAG §IV-A3)."""
+
+    prompt: PromptSettings = field(default_factory=PromptSettings)
 
 
 @dataclass

@@ -28,6 +28,7 @@ from training.arguments import check_launch, training_arguments
 from training.callbacks import Progress, TensorBoard
 from training.checkpoints import TRAINING_STATE, install_component
 from training.config import ConfigError, load_config
+from training.early_stopping import EarlyStopping
 from training.errors import CutLabelsError, EmptyDataError, LaunchError, NonFiniteLossError
 from training.estimate import estimate_cost
 from training.report import print_metrics, print_parameters, print_plan, print_sample
@@ -117,6 +118,11 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
     progress = Progress(clock)
     trainer.add_callback(progress)
     trainer.add_callback(StopAtBudget(clock, _agreement(trainer.accelerator)))
+    stopping = EarlyStopping(
+        recipe.module, recipe.settings.output_dir, train.early_stopping_patience
+    )
+    if train.early_stopping_patience:
+        trainer.add_callback(stopping)
     if train.tensorboard:
         trainer.add_callback(TensorBoard(Path(recipe.settings.output_dir) / "tensorboard"))
     if args.should_save:
@@ -124,6 +130,9 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
         _print_start(recipe, trainer)
     measure_only = train.num_train_epochs == 0 and train.max_steps == 0
     figures = {} if measure_only else _train(recipe, trainer, progress)
+    if train.early_stopping_patience and not measure_only:
+        trainer.accelerator.wait_for_everyone()
+        figures.update(stopping.restore())
     recorded = {"settings": plain_settings(recipe.settings)}
     if args.should_save:
         # Before validation, which takes minutes and must not be able to lose the training.

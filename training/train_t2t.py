@@ -3,13 +3,10 @@
 accelerate launch training/train_t2t.py --config configs/t2t_smollm2.yaml [key=value ...]
 """
 
-import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from accelerate import Accelerator, PartialState
+from accelerate import Accelerator
 
 from models.backbone import load_tokenizer
 from models.formats.records import TriplesSample
@@ -21,20 +18,13 @@ from models.text_to_triples import (
 from models.text_to_triples_processor import TextToTriplesProcessor
 from training.checkpoints import resume_folder
 from training.collators import Collator
-from training.samples import (
-    SampleSet,
-    TrainingSample,
-    choose,
-    encode_samples,
-    read_samples,
-)
+from training.passage_samples import encode_passages, generate_about
+from training.samples import SampleSet, choose, read_samples
 from training.settings import T2TSettings
 from training.setup import Recipe, Validator, lora_targets, run_command
 from training.start_from import check_same_shapes
 from training.validation import validation_loss
-from training.validation_t2t import generate_triples, score_t2t
-
-logger = logging.getLogger(__name__)
+from training.validation_t2t import score_t2t
 
 
 def main() -> None:
@@ -56,8 +46,8 @@ def prepare(settings: T2TSettings) -> Recipe:
         module.is_encoder_decoder,
     )
     collate = Collator(int(tokenizer.pad_token_id))
-    train = encode(settings, processor, train_records, bad)
-    dev = encode(settings, processor, dev_records) if dev_records else None
+    train = encode_passages(settings, processor.encode_sample, train_records, bad)
+    dev = encode_passages(settings, processor.encode_sample, dev_records) if dev_records else None
     validate = _validator(settings, module, processor, collate, dev) if dev else None
     return Recipe(settings, module, tokenizer, train, collate, validate, resume)
 
@@ -91,42 +81,6 @@ def load_module(settings: T2TSettings, resume: Path | None) -> TextToTriples:
     return module.train()
 
 
-def encode(
-    settings: T2TSettings,
-    processor: TextToTriplesProcessor,
-    records: Sequence[TriplesSample],
-    bad_records: int = 0,
-) -> SampleSet[TriplesSample]:
-    """Encode all records once; says how many labels lost triples at their end."""
-    kept, encoded, cut = encode_samples(
-        records,
-        processor.encode_sample,
-        settings.data.skip_cut_labels,
-        show_progress=PartialState().is_main_process,
-    )
-    shortened = sum(sample["dropped_triples"] > 0 for sample in encoded)
-    if shortened:
-        logger.warning(
-            "%d of %d labels are longer than model.max_output_tokens=%d and lost whole triples "
-            "at their end",
-            shortened,
-            len(encoded),
-            settings.model.max_output_tokens,
-        )
-    samples = [
-        TrainingSample(
-            sample_id=item["sample_id"],
-            input_ids=np.asarray(item["input_ids"], dtype=np.int32),
-            labels_start=item.get("labels_start", len(item["input_ids"])),
-            label_ids=(
-                np.asarray(item["label_ids"], dtype=np.int32) if "label_ids" in item else None
-            ),
-        )
-        for item in encoded
-    ]
-    return SampleSet(kept, samples, cut, bad_records)
-
-
 def _read(settings: T2TSettings, path: str, limit: int) -> tuple[list[TriplesSample], int]:
     if not path:
         return [], 0
@@ -150,7 +104,7 @@ def _validator(
         figures = {"loss": loss}
         if chosen:
             texts = [record.text for record in chosen]
-            outputs = generate_triples(module, processor, texts, batch_size, accelerator)
+            outputs = generate_about(module, processor, texts, batch_size, accelerator)
             figures.update(score_t2t(outputs, chosen))
         return figures
 

@@ -94,3 +94,34 @@ def passage_text(title: str, text: str) -> str:
     """A passage as the text-to-triples model reads it: its title first, then its text."""
     title, text = one_line(title), one_line(text)
     return f"{title}: {text}" if title else text
+
+
+CONDITIONS_INSTRUCTION = """\
+Turn the text into retrieval triplets, one a line, each in the format \
+[C] entity; aspect [P] the sentence that supports it [R] the claim in one sentence. \
+[C] names what the claim is about, [P] quotes the text or stays empty, [R] can be read alone."""
+"""The schema of Tri-RAG §III-A in words; a soft prompt may start from it."""
+
+CONDITIONS_FEW_SHOT_INSTRUCTION = f"""\
+{CONDITIONS_INSTRUCTION}
+
+Text: Ada Brandt: Ada Brandt (3 May 1921 - 1990) was a Danish film director. Born in Odense, she \
+directed the drama "The Long Pier" (1954).
+Triplets:
+[C] Ada Brandt; date of birth [P] Ada Brandt (3 May 1921 - 1990) was a Danish film director. \
+[R] Ada Brandt was born on 3 May 1921.
+[C] Ada Brandt; place of birth [P] Born in Odense, she directed the drama "The Long Pier" (1954). \
+[R] Ada Brandt was born in Odense.
+[C] The Long Pier; director [P] Born in Odense, she directed the drama "The Long Pier" (1954). \
+[R] The Long Pier was directed by Ada Brandt.
+"""
+"""For a model that is prompted and not trained (Tri-RAG Table IV, "Pretrained")."""
+
+
+def conditions_prompt(text: str, few_shot: bool = False) -> str:
+    """The condition extractor's prompt; ends in a line break, the triplets follow.
+
+    An adapted model reads the passage alone (Tri-RAG eq. 4): what to do with it is what it learned.
+    """
+    instruction = f"{CONDITIONS_FEW_SHOT_INSTRUCTION}\n" if few_shot else ""
+    return f"{instruction}Text: {one_line(text)}\nTriplets:\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 
 from models.atomic import atomic_write
+from models.formats.conditions import ConditionTriplet
 from models.formats.fields import (
     FieldReader,
     RecordError,
@@ -197,6 +198,36 @@ class TriplesSample:
     def to_json(self) -> dict[str, Any]:
         """The JSON object of the contract."""
         return {**vars(self), "triples": [_triple_json(triple) for triple in self.triples]}
+
+
+@dataclass(frozen=True)
+class ConditionSample:
+    """A passage and one of the condition triplets that it gives; several records share a text."""
+
+    id: str
+    text: str
+    condition: str
+    proof: str
+    conclusion: str
+
+    @property
+    def triplet(self) -> ConditionTriplet:
+        """The sample's label."""
+        return ConditionTriplet(self.condition, self.proof, self.conclusion)
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        """Read one sample; `proof` may be empty or missing. Raises RecordError on an empty rest."""
+        reader = FieldReader(record, where)
+        values = {name: reader.text(name) for name in ("id", "text", "condition", "conclusion")}
+        for name in ("condition", "conclusion"):
+            if not values[name].strip():
+                raise reader.fail(name, "empty", "Write text; only 'proof' may be empty")
+        return cls(**values, proof=reader.text("proof", ""))
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object of the contract."""
+        return dict(vars(self))
 
 
 def _triple_json(triple: Triple) -> list[str]:

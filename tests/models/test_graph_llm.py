@@ -8,12 +8,13 @@ import pytest
 import torch
 from peft import PeftModel
 from torch import Tensor
+from transformers.modeling_outputs import CausalLMOutput
 
 from models.checkpoint import BackboneMismatchError
 from models.formats.triples import Triple
 from models.graph import GraphBatch
 from models.graph_encoder import GraphEncoderConfig
-from models.graph_llm import GraphLLM, GraphLLMOutput
+from models.graph_llm import GraphLLM
 from models.graph_llm_config import GraphLLMConfig
 from tests.models.graphs import FEATURE_DIM, Steps, graph_batch
 from tests.tiny import tiny_backbone, tiny_llama
@@ -122,7 +123,7 @@ def test_padding_changes_neither_loss_nor_gradients(side: str, extra: int) -> No
     expected = model(**batch())
     expected.loss.backward()
     expected_gradients = gradients(model)
-    padded: GraphLLMOutput = model(**batch(side=side, extra=extra))
+    padded: CausalLMOutput = model(**batch(side=side, extra=extra))
     padded.loss.backward()
     torch.testing.assert_close(padded.loss, expected.loss, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(padded.logits, expected.logits, rtol=1e-4, atol=1e-5)

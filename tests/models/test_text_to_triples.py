@@ -187,7 +187,7 @@ def test_a_long_label_drops_whole_triples() -> None:
     encoded = processor.encode_sample(SAMPLE)
     parsed = parse_triples(processor.decode(encoded["input_ids"][encoded["labels_start"] :]))
     assert parsed.triples == TRIPLES[:1] and parsed.malformed == 0
-    assert encoded["dropped_triples"] == 1
+    assert encoded["dropped_items"] == 1
 
 
 def test_a_label_that_cannot_fit_names_its_sample() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.formats.history import HistoryStep
-from models.formats.records import RasSample, TriplesSample, write_records
+from models.formats.records import ConditionSample, RasSample, TriplesSample, write_records
 from models.formats.triples import Triple
 from tests.tiny import tiny_backbone
 
@@ -31,6 +31,21 @@ def triples_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         TriplesSample(f"t{i}", f"Ada{'a' * i} is {i}.", [Triple(f"Ada{i}", "age", str(i))])
         for i in range(8)
     ]
+    write_records(path, samples)
+    return path
+
+
+@pytest.fixture(scope="session")
+def conditions_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six passages, of which every other gives two condition triplets."""
+    path = tmp_path_factory.mktemp("data") / "conditions.jsonl"
+    samples = []
+    for i in range(6):
+        text = f"Ada{'a' * i} is {i}. She lives in City{i}."
+        samples.append(ConditionSample(f"c{i}/0", text, f"Ada{i}; age", text, f"Ada{i} is {i}."))
+        if i % 2:
+            claim = f"Ada{i} lives in City{i}."
+            samples.append(ConditionSample(f"c{i}/1", text, f"Ada{i}; residence", "", claim))
     write_records(path, samples)
     return path
 

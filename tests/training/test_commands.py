@@ -10,12 +10,17 @@ from peft import PeftModel
 from safetensors import safe_open
 
 from models.backbone import load_backbone
+from models.condition_extractor import ConditionExtractor
 from models.graph_llm import GraphLLM
 from models.text_to_triples import TextToTriples
 from tests.training.conftest import ROOT, Run
 
 LAUNCH = (sys.executable, "-m", "accelerate.commands.launch")
-TINY = {"train_t2t.py": "t2t_tiny.yaml", "train_ras.py": "ras_tiny.yaml"}
+TINY = {
+    "train_t2t.py": "t2t_tiny.yaml",
+    "train_ras.py": "ras_tiny.yaml",
+    "train_tri_rag.py": "tri_rag_tiny.yaml",
+}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -75,6 +80,63 @@ def test_ras_trains_and_saves(
     assert "eval_loss" in done.stderr
     check_holds_no_frozen_weight(tmp_path / "out", backbone)
     assert GraphLLM.from_pretrained(tmp_path / "out").graph_encoder is not None
+
+
+def test_tri_rag_trains_saves_and_resumes(
+    run_script: Run, conditions_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    steps = ("train.max_steps=4", "train.save_steps=2", "validation.samples=2")
+    given = arguments("train_tri_rag.py", conditions_file, backbone, *steps)
+    done = run_script("train_tri_rag.py", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "⟦[C] Ada" in done.stdout and "prompt.embeddings" in done.stdout
+    figures = last_json(done.stdout)
+    assert "eval_structural_integrity" in figures and "eval_condition_f1" in figures
+    with safe_open(tmp_path / "out" / "soft_prompts.safetensors", "np") as stored:
+        assert stored.get_slice("embeddings").get_shape() == [2, 4, 64]
+    more = arguments(
+        "train_tri_rag.py", conditions_file, backbone, *steps, "train.resume=out/checkpoint-2"
+    )
+    resumed = run_script("train_tri_rag.py", *more, cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert last_json(resumed.stdout)["eval_loss"] == pytest.approx(figures["eval_loss"], abs=1e-6)
+
+
+def test_training_stops_where_validation_no_longer_improves(
+    run_script: Run, conditions_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    changes = (
+        *("train.max_steps=9", "train.eval_steps=1", "train.early_stopping_patience=2"),
+        *("train.learning_rate=0.0", "validation.samples=0"),
+    )
+    given = arguments("train_tri_rag.py", conditions_file, backbone, *changes)
+    done = run_script("train_tri_rag.py", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    figures = last_json(done.stdout)
+    assert (figures["steps"], figures["best_step"]) == (3, 1)
+    assert figures["eval_loss"] == pytest.approx(figures["best_loss"])
+
+
+@pytest.mark.parametrize("adaptation", ["prefix_tuning", "lora"])
+def test_other_adaptations_train_from_the_same_script(
+    adaptation: str, run_script: Run, conditions_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    changes = ("train.max_steps=2", "validation.samples=0", f"prompt.adaptation={adaptation}")
+    given = arguments("train_tri_rag.py", conditions_file, backbone, *changes)
+    done = run_script("train_tri_rag.py", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    PeftModel.from_pretrained(load_backbone(str(backbone)), str(tmp_path / "out"))
+    ConditionExtractor.from_pretrained(tmp_path / "out")
+
+
+def test_a_pretrained_backbone_is_measured(
+    run_script: Run, conditions_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    changes = ("prompt.adaptation=pretrained", "model.max_input_tokens=2000")
+    given = arguments("train_tri_rag.py", conditions_file, backbone, *changes)
+    measured = run_script("train_tri_rag.py", *given, "train.num_train_epochs=0", cwd=tmp_path)
+    assert measured.returncode == 0, measured.stderr
+    assert last_json(measured.stdout)["eval_structural_integrity"] == 0.0
 
 
 def check_holds_no_frozen_weight(folder: Path, backbone: Path) -> None:

@@ -6,14 +6,25 @@ from pathlib import Path
 import pytest
 
 from training.config import ConfigError, expected_type, known_keys, load_config
-from training.settings import RasSettings, Schedule, T2TSettings
+from training.settings import RasSettings, Schedule, T2TSettings, TriRagSettings
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
 REQUIRED = ["output_dir=out", "data.train=train.jsonl", "model.backbone=folder"]
 
 
+RECIPES: dict[str, type[T2TSettings]] = {
+    "ras": RasSettings,
+    "tri_rag": TriRagSettings,
+    "t2t": T2TSettings,
+}
+
+
+def component(path: Path) -> str:
+    return next(name for name in RECIPES if path.name.startswith(name))
+
+
 def settings_type(path: Path) -> type[T2TSettings]:
-    return RasSettings if path.name.startswith("ras") else T2TSettings
+    return RECIPES[component(path)]
 
 
 @pytest.fixture
@@ -27,7 +38,8 @@ def test_all_recipes_are_there() -> None:
     names = {path.stem for path in CONFIGS}
     assert names >= {
         *("t2t_tiny", "t2t_smollm2", "t2t_smollm2_webnlg", "t2t_flan_t5_large", "t2t_llama3_2_3b"),
-        *("ras_tiny", "ras_smollm2", "ras_llama2_7b", "ras_llama3_8b"),
+        *("tri_rag_tiny", "tri_rag_smollm2", "tri_rag_llama3_8b", "tri_rag_qwen3_8b"),
+        *("tri_rag_deepseek_7b", "ras_tiny", "ras_smollm2", "ras_llama2_7b", "ras_llama3_8b"),
     }
 
 
@@ -37,8 +49,7 @@ def test_recipe_parses_and_says_how_to_launch_it(path: Path) -> None:
     header = path.read_text().split("\n\n")[0]
     assert f"configs/{path.name}" in header
     assert "accelerate launch" in header
-    script = "train_ras.py" if path.name.startswith("ras") else "train_t2t.py"
-    assert f"training/{script} " in header
+    assert f"training/train_{component(path)}.py " in header
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

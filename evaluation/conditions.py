@@ -1,0 +1,116 @@
+"""Quality of condition triplets that needs no judge (Tri-RAG §III-C, IV-D).
+
+Structural integrity by rule, support in the passage by its words, and agreement with gold triplets.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from evaluation.answers import normalise_answer, token_f1
+from evaluation.triples import MatchCounts
+
+# Words of a field: longer ones are no anchor, quotation or claim but a copied passage.
+MAX_WORDS = {"condition": 24, "proof": 120, "conclusion": 60}
+# Share of a field's words that its passage must hold for the field to count as supported.
+SUPPORT = 0.8
+
+
+class ConditionLike(Protocol):
+    """Anything with the three fields of a condition triplet."""
+
+    @property
+    def condition(self) -> str: ...
+
+    @property
+    def proof(self) -> str: ...
+
+    @property
+    def conclusion(self) -> str: ...
+
+
+class ParsedLike(Protocol):
+    """What was read of an output: its triplets, and how many pieces were malformed."""
+
+    @property
+    def triplets(self) -> Sequence[ConditionLike]: ...
+
+    @property
+    def malformed(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class ConditionScores:
+    """Agreement with gold triplets over several passages.
+
+    conditions: normalised conditions; whole: conditions together with their conclusions.
+    conclusion_f1: mean token F1 of conclusions whose condition is right; None where none is.
+    """
+
+    conditions: MatchCounts
+    whole: MatchCounts
+    conclusion_f1: float | None
+
+
+def within_bounds(triplet: ConditionLike) -> bool:
+    """Whether every field has a length that its role allows (§III-C, quality control)."""
+    return all(len(getattr(triplet, name).split()) <= limit for name, limit in MAX_WORDS.items())
+
+
+def is_intact(parsed: ParsedLike) -> bool:
+    """Whether an output is at least one triplet, complete, ordered, in bounds, and nothing else."""
+    return (
+        bool(parsed.triplets) and not parsed.malformed and all(map(within_bounds, parsed.triplets))
+    )
+
+
+def structural_integrity(outputs: Sequence[ParsedLike]) -> float:
+    """Share of outputs that are intact. Raises ValueError without an output."""
+    if not outputs:
+        raise ValueError("no output to judge")
+    return sum(map(is_intact, outputs)) / len(outputs)
+
+
+def is_supported(triplet: ConditionLike, passage: str) -> bool:
+    """Whether the passage holds the conclusion's words and, where there is one, the proof's."""
+    known = set(normalise_answer(f"{passage} {triplet.condition}").split())
+    fields = [triplet.conclusion, *([triplet.proof] if triplet.proof else [])]
+    return all(_covered(text, known) >= SUPPORT for text in fields)
+
+
+def support(triplets: Sequence[Sequence[ConditionLike]], passages: Sequence[str]) -> float:
+    """Share of all triplets that their passage supports; 1.0 where there is no triplet."""
+    judged = [
+        is_supported(triplet, passage)
+        for mine, passage in zip(triplets, passages, strict=True)
+        for triplet in mine
+    ]
+    return sum(judged) / len(judged) if judged else 1.0
+
+
+def score_conditions(
+    predicted: Sequence[Sequence[ConditionLike]], gold: Sequence[Sequence[ConditionLike]]
+) -> ConditionScores:
+    """Compare passage by passage, micro-averaged; each condition counts once a passage."""
+    conditions = whole = MatchCounts()
+    similar: list[float] = []
+    for mine, wanted in zip(predicted, gold, strict=True):
+        ours, theirs = _by_condition(mine), _by_condition(wanted)
+        shared = ours.keys() & theirs.keys()
+        scores = [token_f1(ours[key], [theirs[key]]) for key in sorted(shared)]
+        similar.extend(scores)
+        conditions += MatchCounts(len(shared), len(ours), len(theirs))
+        whole += MatchCounts(sum(score == 1.0 for score in scores), len(ours), len(theirs))
+    return ConditionScores(conditions, whole, sum(similar) / len(similar) if similar else None)
+
+
+def _by_condition(triplets: Sequence[ConditionLike]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for triplet in triplets:
+        found.setdefault(normalise_answer(triplet.condition), triplet.conclusion)
+    return found
+
+
+def _covered(text: str, known: set[str]) -> float:
+    words = normalise_answer(text).split()
+    return sum(word in known for word in words) / len(words) if words else 0.0

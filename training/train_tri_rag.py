@@ -1,0 +1,183 @@
+"""Trains a condition extractor on a frozen backbone (Tri-RAG §III-B, Algorithm 1).
+
+accelerate launch training/train_tri_rag.py --config configs/tri_rag_smollm2.yaml [key=value ...]
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from accelerate import Accelerator
+from transformers import PreTrainedTokenizerBase
+
+from models.backbone import load_tokenizer
+from models.condition_extractor import ConditionExtractor, build_condition_extractor
+from models.condition_extractor_config import Adaptation, ConditionExtractorConfig
+from models.condition_processor import ConditionedPassage, ConditionProcessor, by_passage
+from models.deep_prompt import (
+    DeepPrompt,
+    UnsupportedBackboneError,
+    initialise_from_text,
+    initialise_from_vocabulary,
+)
+from models.formats.prompts import CONDITIONS_FEW_SHOT_INSTRUCTION
+from models.formats.records import ConditionSample
+from training.checkpoints import resume_folder
+from training.collators import Collator
+from training.config import ConfigError
+from training.passage_samples import encode_passages, generate_about
+from training.samples import SampleSet, choose, read_samples
+from training.settings import Initialisation, TriRagSettings
+from training.setup import Recipe, Validator, lora_targets, run_command
+from training.start_from import check_same_shapes
+from training.validation import validation_loss
+from training.validation_tri_rag import score_tri_rag
+
+
+def main() -> None:
+    """Run the command."""
+    run_command("train_tri_rag.py", str(__doc__), TriRagSettings, prepare)
+
+
+def prepare(settings: TriRagSettings) -> Recipe:
+    """Read and encode the data, build the extractor or load the one to go on from."""
+    check_can_learn(settings)
+    resume = resume_folder(settings.train.resume, settings.output_dir)
+    tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
+    train_records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
+    dev_records, _ = _read(settings, settings.data.dev, settings.data.max_dev_samples)
+    config = model_config(settings)
+    processor = ConditionProcessor(tokenizer, config)
+    train = encode_passages(settings, processor.encode_sample, train_records, bad)
+    dev = encode_passages(settings, processor.encode_sample, dev_records) if dev_records else None
+    module = load_module(settings, config, tokenizer, resume)
+    collate = Collator(int(tokenizer.pad_token_id))
+    validate = _validator(settings, module, processor, collate, dev) if dev else None
+    return Recipe(settings, module, tokenizer, train, collate, validate, resume)
+
+
+def check_can_learn(settings: TriRagSettings) -> None:
+    """Refuse to train an adaptation that has nothing to learn; it can be measured.
+
+    Raises:
+        ConfigError: says how to measure it.
+    """
+    trains = settings.train.num_train_epochs > 0 or settings.train.max_steps > 0
+    if settings.prompt.adaptation is Adaptation.pretrained and trains:
+        raise ConfigError(
+            "prompt.adaptation=pretrained learns nothing: set train.num_train_epochs=0 to measure "
+            "it on data.dev, or choose soft_prompt, prefix_tuning or lora"
+        )
+
+
+def model_config(settings: TriRagSettings) -> ConditionExtractorConfig:
+    """The recipe's extractor in the words of models/.
+
+    Raises:
+        ConfigError: layers that are neither a word nor indices.
+    """
+    model, prompt = settings.model, settings.prompt
+    return ConditionExtractorConfig(
+        backbone=model.backbone,
+        backbone_revision=model.revision,
+        adaptation=prompt.adaptation.value,
+        num_prompt_tokens=prompt.num_tokens,
+        prompt_layers=_layers(prompt.layers),
+        lora_rank=model.lora.rank,
+        lora_alpha=model.lora.alpha,
+        lora_dropout=model.lora.dropout,
+        lora_targets=lora_targets(model.lora.targets),
+        max_source_tokens=model.max_input_tokens,
+        max_target_tokens=model.max_output_tokens,
+    )
+
+
+def load_module(
+    settings: TriRagSettings,
+    config: ConditionExtractorConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    resume: Path | None,
+) -> ConditionExtractor:
+    """The recipe's extractor: with a checkpoint's weights, another component's, or untrained.
+
+    Raises:
+        ConfigError: a backbone or layers that layer-wise soft prompts cannot be made for.
+    """
+    model = settings.model
+    dtype = model.dtype.value
+    if resume:
+        return ConditionExtractor.from_pretrained(resume, dtype=dtype, is_trainable=True)
+    if model.start_from:
+        folder = model.start_from
+        module = ConditionExtractor.from_pretrained(folder, dtype=dtype, is_trainable=True)
+        check_same_shapes(folder, module.settings, config)
+        module.settings = replace(
+            module.settings,
+            max_source_tokens=config.max_source_tokens,
+            max_target_tokens=config.max_target_tokens,
+        )
+        return module.train()
+    try:
+        module = build_condition_extractor(config, dtype)
+    except (UnsupportedBackboneError, ValueError) as error:
+        raise ConfigError(f"prompt: {error}") from error
+    _initialise(module, settings, tokenizer)
+    return module
+
+
+def _initialise(
+    module: ConditionExtractor, settings: TriRagSettings, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    if not isinstance(module.prompt, DeepPrompt):
+        return
+    if settings.prompt.initialisation is Initialisation.vocabulary:
+        initialise_from_vocabulary(module.prompt, module.backbone)
+    elif settings.prompt.initialisation is Initialisation.instruction:
+        text = settings.prompt.instruction or CONDITIONS_FEW_SHOT_INSTRUCTION
+        initialise_from_text(module.prompt, module.backbone, tokenizer, text)
+
+
+def _layers(text: str) -> list[int] | str:
+    if text.isalpha():
+        return text
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(
+            f"prompt.layers={text!r}: write all, even, odd, last, or indices such as 0,5,-1"
+        ) from None
+
+
+def _read(settings: TriRagSettings, path: str, limit: int) -> tuple[list[ConditionedPassage], int]:
+    """Passages with all their triplets; the limit counts passages, not records."""
+    if not path:
+        return [], 0
+    seed = settings.train.seed
+    records, bad = read_samples(path, ConditionSample, 0, seed, settings.data.skip_bad_records)
+    passages = by_passage(records)
+    return [passages[i] for i in choose(len(passages), limit or len(passages), seed)], bad
+
+
+def _validator(
+    settings: TriRagSettings,
+    module: ConditionExtractor,
+    processor: ConditionProcessor,
+    collate: Collator,
+    dev: SampleSet[ConditionedPassage],
+) -> Validator:
+    positions = choose(len(dev), settings.validation.samples, settings.train.seed)
+    chosen = [dev.records[position] for position in positions]
+    batch_size = settings.validation.batch_size
+
+    def validate(accelerator: Accelerator) -> dict[str, float]:
+        figures = {"loss": validation_loss(module, dev.samples, collate, batch_size, accelerator)}
+        if chosen:
+            texts = [passage.text for passage in chosen]
+            outputs = generate_about(module, processor, texts, batch_size, accelerator)
+            figures.update(score_tri_rag(outputs, chosen))
+        return figures
+
+    return validate
+
+
+if __name__ == "__main__":
+    main()
