@@ -18,6 +18,7 @@ from data_gen.card import CountTokens, token_counter, triples_figures, write_car
 from data_gen.source_args import add_common_options, named_path
 from data_gen.sources.open_source import TRIPLE_SOURCES
 from data_gen.triples_build import QA_SOURCES, TriplesBuild
+from data_gen.triples_options import add_triples_options
 from data_gen.write_splits import write_splits
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
@@ -35,46 +36,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         "--source", type=named_path(names), action="append", required=True, metavar="NAME=PATH",
         help=f"a source, several times; NAME: {', '.join(names)}",
     )  # fmt: skip
-    parser.add_argument(
-        "--datasets", type=lambda text: text.split(","), metavar="A,B",
-        help="of contract sources only records whose 'dataset' is named",
-    )  # fmt: skip
-    parser.add_argument(
-        "--corpus", type=Path, help="passages (id, title, text) that 2wikimultihopqa aligns with"
-    )
-    parser.add_argument(
-        "--evidences", type=Path, action="append", default=[], metavar="PATH",
-        help="further 2wikimultihopqa questions with evidence triples, with or without text",
-    )  # fmt: skip
-    parser.add_argument(
-        "--exclude", type=Path, action="append", default=[], metavar="PATH",
-        help="test questions (contract form): passages that support them are left out",
-    )  # fmt: skip
-    parser.add_argument(
-        "--weak-only-limit", type=int, metavar="N",
-        help="passages with weak labels alone (as many as aligned ones)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--cap", type=named_path(names), action="append", default=[], metavar="NAME=N",
-        help="at most N samples of a source, chosen by a hash of their ids",
-    )  # fmt: skip
-    parser.add_argument(
-        "--drop-gaps", action="store_true",
-        help="leave out aligned passages that seem to tell a relation which no label holds",
-    )  # fmt: skip
-    parser.add_argument(
-        "--balance", type=int, metavar="N",
-        help="keep a sample while one of its relations stands in fewer than N kept ones (all)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--grounded", action="store_true",
-        help="of text-triple sources keep only triples whose subject and object are in the text",
-    )  # fmt: skip
-    parser.add_argument(
-        "--max-words", type=int, metavar="N",
-        help="cut longer texts after the last sentence within N words, and what it stated (off)",
-    )  # fmt: skip
-    parser.add_argument("--limit", type=int, help="read at most N records of each source")
+    add_triples_options(parser, names)
     add_common_options(parser)
     return parser.parse_args(arguments)
 

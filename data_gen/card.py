@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.labels import sample_prompt
-from models.formats.records import RasSample, TriplesSample
+from models.formats.records import ConditionSample, RasSample, TriplesSample
 from models.formats.triples import Triple, format_triples
 
 logger = logging.getLogger(__name__)
@@ -99,6 +99,25 @@ def triples_figures(samples: Sequence[TriplesSample], count_tokens: CountTokens)
         "output_tokens": spread(count_tokens(targets)),
         "triples": spread([len(sample.triples) for sample in samples]),
         "predicates": dict(predicates.most_common(30)),
+    }
+
+
+def conditions_figures(
+    samples: Sequence[ConditionSample], count_tokens: CountTokens
+) -> dict[str, Any]:
+    """Sizes of condition triplets, field by field, and how many a passage gives."""
+    aspects = Counter(sample.condition.rpartition("; ")[2] for sample in samples)
+    return {
+        "triplets": len(samples),
+        "passages": len({sample.text for sample in samples}),
+        "triplets_of_a_passage": spread(list(Counter(s.text for s in samples).values())),
+        "text_tokens": spread(count_tokens(list({sample.text for sample in samples}))),
+        **{
+            f"{name}_tokens": spread(count_tokens([getattr(s, name) for s in samples]))
+            for name in ("condition", "proof", "conclusion")
+        },
+        "empty_proofs": sum(not sample.proof for sample in samples),
+        "aspects": dict(aspects.most_common(30)),
     }
 
 

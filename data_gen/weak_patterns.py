@@ -35,6 +35,7 @@ PLACE = rf"(?:(?!{_MONTH}\b){_PLACE_WORD}(?:[ -](?:{_PLACE_JOIN} )?{_PLACE_WORD}
 
 _OPENING = re.compile(r"\s+(?:is|was|are|were)\s+(?:an?|the|one)\s")
 _SENTENCE_END = re.compile(r"(?<![A-Z])(?<!\b(?:Jr|Sr|St|Dr|Mr|vs|No))(?<!Mrs)\.\s+(?=[\"“]?[A-Z])")
+_ANY_SENTENCE_END = re.compile(_SENTENCE_END.pattern + r"|[!?][\"”]?\s+(?=[\"“]?[A-Z])")
 _PERSON_NOUNS = [
     "actor",
     "actress",
@@ -156,6 +157,13 @@ _WORK_NOUN = (
     r"newspaper|sitcom|comedy|documentary|western|drama|thriller|soundtrack|EP|ballad|short)"
 )
 _WORK = re.compile(rf"\b{_WORK_NOUN}\b", re.IGNORECASE)
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of `text`, as written; full stops after initials end no sentence."""
+    ends = [match.end() for match in _ANY_SENTENCE_END.finditer(text)]
+    pieces = (text[a:b].strip() for a, b in zip([0, *ends], [*ends, len(text)], strict=True))
+    return [piece for piece in pieces if piece]
 
 
 def first_sentences(text: str, count: int) -> str:
