@@ -4,6 +4,8 @@ from pathlib import Path
 
 import torch
 
+from models.condition_extractor import build_condition_extractor
+from models.condition_extractor_config import ConditionExtractorConfig
 from models.graph_encoder import GraphEncoderConfig
 from models.graph_llm import GraphLLM
 from models.graph_llm_config import GraphLLMConfig
@@ -50,6 +52,22 @@ def ras_component(
     model = GraphLLM.from_config(settings)
     if stirred:
         stir(model, stirred, only="lora_B")
+    model.save_pretrained(folder)
+    return folder
+
+
+def tri_rag_component(folder: Path, backbone: Path, adaptation: str = "soft_prompt") -> Path:
+    """Write a condition extractor whose soft prompt or adapter is random."""
+    settings = ConditionExtractorConfig(
+        str(backbone),
+        adaptation=adaptation,
+        num_prompt_tokens=5,
+        lora_rank=4,
+        max_source_tokens=1500,
+        max_target_tokens=40,
+    )
+    model = build_condition_extractor(settings)
+    stir(model, 0.5, only="lora_B")
     model.save_pretrained(folder)
     return folder
 

@@ -17,11 +17,17 @@ from inference.engines.contract import UnsupportedRequestError
 from inference.engines.growing_cache import require_plain_attention
 from models.backbone import backbone_id, load_backbone, load_tokenizer
 from models.checkpoint import NotACheckpointError, check_backbone, read_component_config
+from models.condition_extractor import COMPONENT as TRI_RAG
+from models.condition_extractor import load_prompt
+from models.condition_extractor_config import Adaptation, ConditionExtractorConfig
+from models.condition_processor import ConditionProcessor
 from models.graph_encoder import GraphEncoder
 from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import load_graph_encoder
 from models.graph_llm_config import GraphLLMConfig
 from models.grouped_attention import use_grouped_attention
+from models.passage_processor import PassageProcessor
+from models.prompt_attention import PromptStates, use_prompt_attention
 from models.ras_processor import RasProcessor
 from models.sentence_encoder import load_sentence_encoder
 from models.text_table import TextFeatures
@@ -39,6 +45,7 @@ class Served:
     adapter: PEFT's name of its adapter on `model`; None runs `model` with adapters off.
     processor: makes the component's prompts; None for the plain backbone.
     graph_encoder, features: for a component that reads graphs; placed at `graph_position`.
+    deep_prompt: keys and values of a layer-wise soft prompt.
     """
 
     name: str | None
@@ -46,10 +53,11 @@ class Served:
     tokenizer: PreTrainedTokenizerBase
     peft_model: PeftModel | None = None
     adapter: str | None = None
-    processor: RasProcessor | TextToTriplesProcessor | None = None
+    processor: RasProcessor | PassageProcessor[Any] | None = None
     graph_encoder: GraphEncoder | None = None
     features: TextFeatures | None = None
     graph_position: int | None = None
+    deep_prompt: PromptStates | None = None
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -58,9 +66,10 @@ class Served:
 
     @property
     def context_length(self) -> int | None:
-        """Most tokens of prompt and output together; None where positions are unbounded."""
+        """Most tokens of text and output together; None where positions are unbounded."""
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        return None if limit is None or self.is_encoder_decoder else int(limit)
+        taken = 0 if self.deep_prompt is None else self.deep_prompt.length
+        return None if limit is None or self.is_encoder_decoder else int(limit) - taken
 
     def end_ids(self) -> frozenset[int]:
         """Ids that end a text: the tokenizer's and the generation configuration's."""
@@ -128,9 +137,11 @@ class ComponentLoader:
             return self._load_ras(name, folder, config)
         if component == TEXT_TO_TRIPLES:
             return self._load_text_to_triples(name, folder, config)
+        if component == TRI_RAG:
+            return self._load_condition_extractor(name, folder, config)
         raise NotACheckpointError(
-            f"{folder}: this engine serves the components '{RAS}' and '{TEXT_TO_TRIPLES}', "
-            f"and this folder holds '{component}'"
+            f"{folder}: this engine serves the components '{RAS}', '{TEXT_TO_TRIPLES}' and "
+            f"'{TRI_RAG}', and this folder holds '{component}'"
         )
 
     def _load_ras(self, name: str, folder: Path, config: Mapping[str, Any]) -> Served:
@@ -159,6 +170,29 @@ class ComponentLoader:
             served.is_encoder_decoder,
         )
         return served
+
+    def _load_condition_extractor(
+        self, name: str, folder: Path, config: Mapping[str, Any]
+    ) -> Served:
+        check_backbone(config, self.identity, folder)
+        settings = ConditionExtractorConfig.from_dict(config)
+        if settings.adaptation == Adaptation.lora:
+            served = self._adapted(name, folder)
+        else:
+            served = Served(name, self.model, self.tokenizer)
+            served.deep_prompt = self._deep_prompt(folder, settings)
+        served.processor = ConditionProcessor(self.tokenizer, settings)
+        return served
+
+    @torch.no_grad()
+    def _deep_prompt(self, folder: Path, settings: ConditionExtractorConfig) -> PromptStates | None:
+        """What a prompt adds to each layer of the plain backbone, other adapters off."""
+        prompt = load_prompt(folder, settings, self.model)
+        if prompt is None:
+            return None
+        use_prompt_attention(self.model)
+        Served(None, self.model, self.tokenizer, self.peft_model).activate()
+        return prompt.states(self.model)
 
     def _load_alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> Served:
         whole = TextToTriples.from_pretrained(folder, dtype=self.dtype).to(self.device).eval()

@@ -17,6 +17,7 @@ from inference.engines.contract import EngineClosedError
 from inference.engines.growing_cache import GrowingCache, prompt_cache
 from inference.engines.token_choice import RowState, choose_tokens
 from models.last_position import last_position
+from models.prompt_attention import PromptStates
 
 PREFILL_TOKENS = 4096
 # Prompts up to this much shorter than the longest of a group are read with it.
@@ -54,10 +55,15 @@ class CausalDecoder:
     """One batch on its way through a causal language model."""
 
     def __init__(
-        self, model: PreTrainedModel, embeddings: Sequence[torch.Tensor], rows: Sequence[RowState]
+        self,
+        model: PreTrainedModel,
+        embeddings: Sequence[torch.Tensor],
+        rows: Sequence[RowState],
+        deep_prompt: PromptStates | None = None,
     ) -> None:
         """embeddings: prompts [t_i, d], shortest first; rows: their states, in that order."""
         self.model = model
+        self.prompted = {} if deep_prompt is None else {"deep_prompt": deep_prompt}
         self.rows = list(rows)
         self.embeddings = embeddings
         lengths = [len(prompt) for prompt in embeddings]
@@ -84,6 +90,7 @@ class CausalDecoder:
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=last_position(padded.device),
+                **self.prompted,
             )
             # The longest row of a group has no padding, so the group fits its columns.
             self.cache.place(group.start, len(self.rows), cache)
@@ -100,6 +107,7 @@ class CausalDecoder:
             past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=1,
+            **self.prompted,
         )
         self.positions = self.positions + 1
         logits: torch.Tensor = output.logits[:, -1]
@@ -191,11 +199,16 @@ def decode_causal(
     embeddings: Sequence[torch.Tensor],
     rows: Sequence[RowState],
     should_stop: Callable[[], bool] = lambda: False,
+    deep_prompt: PromptStates | None = None,
 ) -> None:
-    """Decode with a causal model; embeddings: prompts [t_i, d] in any order."""
+    """Decode with a causal model; embeddings: prompts [t_i, d] in any order.
+
+    deep_prompt: of a model that runs with `prompted_attention`.
+    """
     order = sorted(range(len(rows)), key=lambda place: len(embeddings[place]))
     sorted_prompts = [embeddings[place] for place in order]
-    decode(CausalDecoder(model, sorted_prompts, [rows[place] for place in order]), should_stop)
+    sorted_rows = [rows[place] for place in order]
+    decode(CausalDecoder(model, sorted_prompts, sorted_rows, deep_prompt), should_stop)
 
 
 @torch.inference_mode()

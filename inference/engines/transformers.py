@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,8 +26,8 @@ from inference.engines.prompt_ids import chat_ids, check_placeholder, start_ids,
 from inference.engines.token_choice import RowState
 from models.checkpoint import read_component_config
 from models.graph import Subgraph
+from models.passage_processor import PassageProcessor
 from models.ras_processor import RasProcessor
-from models.text_to_triples_processor import TextToTriplesProcessor
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class TransformersEngine:
 
         Args:
             backbone: `smollm2`, a Hugging Face id or a folder; None: the first adapter's.
-            adapters: component folders ("ras" or "t2t") by the name that requests give.
+            adapters: component folders ("ras", "t2t" or "tri_rag") by the name that requests give.
             dtype: "auto" (as stored), "bfloat16", "float16" or "float32".
             device: "cpu", "cuda", ...; None: a GPU where there is one.
             max_batch_size: most requests run together.
@@ -109,7 +110,7 @@ class TransformersEngine:
         """Tokens of `text` under the backbone's tokenizer, without special tokens."""
         return len(text_ids(self.tokenizer, text))
 
-    def processor(self, adapter: str) -> RasProcessor | TextToTriplesProcessor:
+    def processor(self, adapter: str) -> RasProcessor | PassageProcessor[Any]:
         """The processor of a loaded component, the one that training used."""
         processor = self._find(adapter).processor
         assert processor is not None
@@ -144,7 +145,8 @@ class TransformersEngine:
             prompts = [item.input_ids for item in batch]
             decode_encoder_decoder(served.model, prompts, rows, self._closing.is_set)
         else:
-            decode_causal(served.model, embed_prompts(batch), rows, self._closing.is_set)
+            embeddings, stop = embed_prompts(batch), self._closing.is_set
+            decode_causal(served.model, embeddings, rows, stop, served.deep_prompt)
         return [_completion(item, row) for item, row in zip(batch, rows, strict=True)]
 
 
@@ -213,5 +215,5 @@ def _backbone_of(folders: Mapping[str, Path]) -> str:
     if not folders:
         raise InvalidRequestError("an engine needs a backbone, or an adapter that names one")
     configs = [read_component_config(folder) for folder in folders.values()]
-    configs.sort(key=lambda config: config.get("component") != "ras")
+    configs.sort(key=lambda config: config.get("component") not in ("ras", "tri_rag"))
     return str(configs[0]["backbone"])
