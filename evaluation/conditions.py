@@ -3,6 +3,7 @@
 Structural integrity by rule, support in the passage by its words, and agreement with gold triplets.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,6 +11,8 @@ from typing import Protocol
 from evaluation.answers import normalise_answer, token_f1
 from evaluation.triples import MatchCounts
 
+_UNSPACED = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 # Words of a field: longer ones are no anchor, quotation or claim but a copied passage.
 MAX_WORDS = {"condition": 24, "proof": 120, "conclusion": 60}
 # Share of a field's words that its passage must hold for the field to count as supported.
@@ -73,9 +76,15 @@ def structural_integrity(outputs: Sequence[ParsedLike]) -> float:
 
 def is_supported(triplet: ConditionLike, passage: str) -> bool:
     """Whether the passage holds the conclusion's words and, where there is one, the proof's."""
-    known = set(normalise_answer(f"{passage} {triplet.condition}").split())
+    known = f"{passage} {triplet.condition}"
     fields = [triplet.conclusion, *([triplet.proof] if triplet.proof else [])]
-    return all(_covered(text, known) >= SUPPORT for text in fields)
+    return all(covered_by(text, known) >= SUPPORT for text in fields)
+
+
+def covered_by(text: str, known: str) -> float:
+    """Share of a text's words, normalised, that another text holds; 0.0 without a word."""
+    words, there = _words(text), set(_words(known))
+    return sum(word in there for word in words) / len(words) if words else 0.0
 
 
 def support(triplets: Sequence[Sequence[ConditionLike]], passages: Sequence[str]) -> float:
@@ -111,6 +120,6 @@ def _by_condition(triplets: Sequence[ConditionLike]) -> dict[str, str]:
     return found
 
 
-def _covered(text: str, known: set[str]) -> float:
-    words = normalise_answer(text).split()
-    return sum(word in known for word in words) / len(words) if words else 0.0
+def _words(text: str) -> list[str]:
+    """Normalised words; scripts that leave no space between words count by character."""
+    return _WORD.findall(normalise_answer(text))

@@ -5,6 +5,8 @@ import logging
 
 from evaluation.commands import one_line_errors
 from inference.engines.contract import EngineError
+from inference.knowledge_base.output_log import DuplicateDocumentError
+from inference.knowledge_base.store import KnowledgeBaseError
 from inference.retrieval.passages import EmptyCorpusError, IndexMismatchError
 from inference.triple_cache import CacheError
 from models.backbone import BackboneNotFoundError
@@ -16,10 +18,12 @@ USER_ERRORS = (
     BackboneNotFoundError,
     CacheError,
     CheckpointError,
+    DuplicateDocumentError,
     EmptyCorpusError,
     EncoderNotFoundError,
     EngineError,
     IndexMismatchError,
+    KnowledgeBaseError,
     OSError,
     RecordError,
 )

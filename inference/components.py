@@ -5,20 +5,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 from inference.engines.contract import Request, Sampling
 from inference.extraction import RequestMaker
 from inference.loops.graph_reader import InputMaker, ReaderInput
 from inference.retrieval.passages import Passage
 from models.backbone import load_tokenizer
 from models.checkpoint import component_fingerprint, read_component_config
+from models.condition_extractor_config import ConditionExtractorConfig
+from models.condition_processor import ConditionProcessor
 from models.formats.history import History
 from models.formats.prompts import passage_text
 from models.formats.records import Task
+from models.passage_processor import PassageProcessor
 from models.ras_processor import RasProcessor
 from models.text_to_triples_processor import TextToTriplesProcessor
 
 RAS_ADAPTER = "ras"
 T2T_ADAPTER = "t2t"
+EXTRACTOR_ADAPTER = "tri_rag"
 SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
 DEFAULT_CHECKPOINTS = {
     RAS_ADAPTER: SHIPPED / "ras_smollm2",
@@ -36,7 +42,7 @@ class Component:
 
     @classmethod
     def open(cls, folder: str | Path, kind: str) -> "Component":
-        """Read a folder of `kind` (ras, t2t); raises CheckpointError with the reason."""
+        """Read a folder of `kind` (ras, t2t, tri_rag); raises CheckpointError with the reason."""
         folder = Path(folder)
         return cls(folder, read_component_config(folder, kind), component_fingerprint(folder))
 
@@ -50,18 +56,33 @@ def triples_requests(component: Component) -> RequestMaker:
     """Requests to a text-to-triples component, with the prompt of its training."""
     config = component.config
     processor = TextToTriplesProcessor(
-        load_tokenizer(component.backbone, config.get("backbone_revision")),
+        _tokenizer(component),
         config["max_source_tokens"],
         config["max_target_tokens"],
         bool(config["is_encoder_decoder"]),
     )
-    sampling = Sampling(max_new_tokens=config["max_target_tokens"])
+    return _passage_requests(processor, T2T_ADAPTER)
+
+
+def conditions_requests(component: Component) -> RequestMaker:
+    """Requests to a condition extractor, with the prompt of its training."""
+    settings = ConditionExtractorConfig.from_dict(component.config)
+    processor = ConditionProcessor(_tokenizer(component), settings)
+    return _passage_requests(processor, EXTRACTOR_ADAPTER)
+
+
+def _passage_requests(processor: PassageProcessor[Any], adapter: str) -> RequestMaker:
+    sampling = Sampling(max_new_tokens=processor.max_target_tokens)
 
     def make_request(passage: Passage) -> Request:
         prompt = processor.encode_prompt(passage_text(passage.title, passage.text))
-        return Request(input_ids=tuple(prompt.input_ids), adapter=T2T_ADAPTER, sampling=sampling)
+        return Request(input_ids=tuple(prompt.input_ids), adapter=adapter, sampling=sampling)
 
     return make_request
+
+
+def _tokenizer(component: Component) -> PreTrainedTokenizerBase:
+    return load_tokenizer(component.backbone, component.config.get("backbone_revision"))
 
 
 def reader_inputs(component: Component) -> InputMaker:
@@ -69,7 +90,7 @@ def reader_inputs(component: Component) -> InputMaker:
     config = component.config
     has_graph = config.get("graph") is not None
     processor = RasProcessor(
-        load_tokenizer(component.backbone, config.get("backbone_revision")),
+        _tokenizer(component),
         config["max_input_tokens"],
         config["max_output_tokens"],
         graph_token=has_graph,

@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -18,7 +18,7 @@ from evaluation.triples import score_triples
 from inference.command_line import command, configure_logging, positive_int
 from inference.components import T2T_ADAPTER, Component
 from inference.engines.open_engine import build_engine
-from inference.extraction import TripleExtractor
+from inference.extraction import TripleExtractor, chunks
 from inference.open_loop import MAX_BATCH_TOKENS, LoopOptions, open_extractor
 from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus
 from models.formats.prompts import passage_text
@@ -43,11 +43,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chunks(passages: Sequence[Passage], size: int) -> Iterator[Sequence[Passage]]:
-    for start in range(0, len(passages), size):
-        yield passages[start : start + size]
-
-
 async def extract_corpus(
     extractor: TripleExtractor, passages: Sequence[Passage], batch_size: int
 ) -> list[TriplesSample]:
@@ -60,7 +55,7 @@ async def extract_corpus(
             progress.update()
             return TriplesSample(passage.id, passage_text(passage.title, passage.text), triples)
 
-        for chunk in _chunks(passages, 8 * batch_size):
+        for chunk in chunks(passages, 8 * batch_size):
             samples += await asyncio.gather(*map(extract_one, chunk))
     return samples
 

@@ -1,7 +1,8 @@
 """Triples of passages by the text-to-triples model, no passage ever twice (RAS eq. 4)."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from inference.engines.contract import Engine, Request
 from inference.loops.trace import Bill
@@ -10,6 +11,13 @@ from inference.triple_cache import TripleCache, passage_key
 from models.formats.triples import Triple, parse_triples
 
 RequestMaker = Callable[[Passage], Request]
+ItemT = TypeVar("ItemT")
+
+
+def chunks(items: Sequence[ItemT], size: int) -> Iterator[Sequence[ItemT]]:
+    """Slices of `size`: as many as may wait at the engine at once, so that it sorts by length."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 class TripleExtractor:

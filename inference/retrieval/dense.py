@@ -60,6 +60,14 @@ class DenseRetriever:
             index.hnsw.efSearch = HNSW_SEARCH_EFFORT
         self.index = index
 
+    def add(self, passages: Sequence[Passage]) -> None:
+        """Embed and index further passages behind those that are there."""
+        if passages:
+            texts = [passage_text(passage.title, passage.text) for passage in passages]
+            vectors = self.encoder.encode(texts)
+            self.index.add(np.ascontiguousarray(vectors, dtype=np.float32))
+            self.passages.extend(passages)
+
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """Best passages a query by cosine similarity; all queries are embedded in one call."""
         top_k = min(top_k, len(self.passages))

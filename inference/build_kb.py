@@ -1,0 +1,150 @@
+"""A knowledge base of condition triplets from a corpus (Tri-RAG §III-C).
+
+Extracts every document, normalises, validates and merges what was written, and indexes the
+conditions alone. An interrupted build goes on where it was; run it again with a larger corpus, or
+with further documents alone, and only what is new is extracted and embedded.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from evaluation.report import emit_json, print_table
+from inference.command_line import command, configure_logging, positive_int
+from inference.components import EXTRACTOR_ADAPTER, Component, conditions_requests
+from inference.engines.contract import Engine
+from inference.engines.open_engine import build_engine
+from inference.extraction import RequestMaker, chunks
+from inference.knowledge_base.output_log import Output, OutputLog
+from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError, extend, is_built
+from inference.open_loop import MAX_BATCH_TOKENS
+from inference.retrieval.passages import Passage, load_corpus
+from models.atomic import atomic_write
+from models.sentence_encoder import load_sentence_encoder
+
+LOG_FILE = "outputs.jsonl"
+EXTRACTOR_FILE = "extractor.json"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
+    add("--extractor", required=True, type=Path, help="condition extractor's component folder")
+    add("--out", required=True, type=Path, help="folder of the knowledge base, new or to add to")
+    add("--encoder", default="minilm", help="sentence encoder of the conditions (default: minilm)")
+    add("--dtype", choices=("bfloat16", "float32", "auto"), default="bfloat16")
+    add("--max-batch-size", type=positive_int, default=64, help="documents at once (default: 64)")
+    add("--limit", type=positive_int, help="only the first so many documents")
+    add("--json", action="store_true", help="print the counts as one JSON object")
+    return parser
+
+
+async def extract_documents(
+    engine: Engine, make_request: RequestMaker, documents: Sequence[Passage], log: OutputLog
+) -> None:
+    """Have the extractor write about each document; every output is on disk as soon as it is there.
+
+    Documents that say the same are extracted once.
+    """
+    by_content: dict[tuple[str, str], list[Passage]] = {}
+    for document in documents:
+        by_content.setdefault((document.title, document.text), []).append(document)
+    with tqdm(total=len(documents), desc="extract", unit=" documents") as progress:
+
+        async def extract_one(same: list[Passage]) -> None:
+            [done] = await engine.generate([make_request(same[0])])
+            cut = done.finish_reason == "length"
+            log.append(Output(d.id, d.title, d.text, done.text, cut) for d in same)
+            progress.update(len(same))
+
+        for chunk in chunks(list(by_content.values()), 512):
+            await asyncio.gather(*map(extract_one, chunk))
+
+
+def check_extractor(folder: Path, component: Component) -> None:
+    """Note which extractor a knowledge base is made with; refuse another one.
+
+    Raises:
+        KnowledgeBaseError: naming both.
+    """
+    path = folder / EXTRACTOR_FILE
+    mine = {"component": component.folder.name, "fingerprint": component.fingerprint}
+    if path.is_file():
+        theirs = json.loads(path.read_text(encoding="utf-8"))
+        if theirs["fingerprint"] != mine["fingerprint"]:
+            raise KnowledgeBaseError(
+                f"{folder} was begun with the extractor {_named(theirs)}, and {_named(mine)} was "
+                "given. Use the first, or name another folder"
+            )
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as handle:
+        json.dump(mine, handle)
+
+
+def _named(extractor: dict[str, str]) -> str:
+    return f"{extractor['component']} ({extractor['fingerprint']})"
+
+
+async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    started = time.perf_counter()
+    encoder = load_sentence_encoder(arguments.encoder)
+    corpus = list(itertools.islice(load_corpus(arguments.corpus), arguments.limit))
+    component = Component.open(arguments.extractor, "tri_rag")
+    check_extractor(arguments.out, component)
+    log = OutputLog(arguments.out / LOG_FILE)
+    # Fails on an index of another encoder before hours of extraction, not after.
+    base = KnowledgeBase.load(arguments.out, encoder) if is_built(arguments.out) else None
+    documents, known = log.missing(corpus)
+    if documents:
+        engine = build_engine(
+            "transformers",
+            backbone=component.backbone,
+            adapters={EXTRACTOR_ADAPTER: component.folder},
+            dtype=arguments.dtype,
+            max_batch_size=arguments.max_batch_size,
+            max_batch_tokens=MAX_BATCH_TOKENS,
+            merge_adapters=True,
+        )
+        try:
+            await extract_documents(engine, conditions_requests(component), documents, log)
+        finally:
+            await engine.close()
+    done = base.about["counts"]["documents"] if base else 0
+    new = list(log.outputs.values())[done:]
+    if new or base is None:
+        base = extend(base, new, encoder)
+        base.about["encoder"] = encoder.name
+        base.save(arguments.out)
+    return {
+        "extracted now": len(documents),
+        "known before": known,
+        **base.about["counts"],
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+@command
+def main() -> None:
+    """Run the command line."""
+    arguments = _parser().parse_args()
+    configure_logging()
+    counts = asyncio.run(_run(arguments))
+    rows = [[name, value] for name, value in counts.items()]
+    print_table(f"Knowledge base in {arguments.out}", ["what", "count"], rows)
+    if arguments.json:
+        emit_json({"out": str(arguments.out), **counts})
+
+
+if __name__ == "__main__":
+    main()

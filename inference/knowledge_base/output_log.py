@@ -1,0 +1,101 @@
+"""What an extractor wrote about each document, appended as it comes: a build that stops goes on."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from inference.retrieval.passages import Passage
+from models.formats.fields import FieldReader, RecordError
+
+
+class DuplicateDocumentError(ValueError):
+    """Two different documents under one id; the message names it."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One document and the extractor's output; `was_cut` at the token limit."""
+
+    id: str
+    title: str
+    text: str
+    output: str
+    was_cut: bool
+
+    def says_the_same(self, passage: Passage) -> bool:
+        """Whether a passage is the document that this was written about."""
+        return (self.title, self.text) == (passage.title, passage.text)
+
+
+class OutputLog:
+    """An append-only JSON Lines file of outputs, by document id."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create it; a last line that was cut short by a kill is dropped."""
+        self.path = path
+        self.outputs: dict[str, Output] = {}
+        if path.is_file():
+            _drop_torn_line(path)
+            self.outputs = {output.id: output for output in _read(path)}
+
+    def append(self, outputs: Iterable[Output]) -> None:
+        """Write outputs through to the disk."""
+        new = list(outputs)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as handle:
+            for output in new:
+                handle.write(json.dumps(asdict(output), ensure_ascii=False) + "\n")
+            handle.flush()
+            os.fsync(handle.fileno())
+        self.outputs.update((output.id, output) for output in new)
+
+    def missing(self, passages: Iterable[Passage]) -> tuple[list[Passage], int]:
+        """Documents that no output is known of, each id once, and how many were known already.
+
+        Raises:
+            DuplicateDocumentError: an id that stands for two different documents.
+        """
+        new: dict[str, Passage] = {}
+        known = 0
+        for passage in passages:
+            logged, given = self.outputs.get(passage.id), new.get(passage.id)
+            same = logged.says_the_same(passage) if logged else given in (None, passage)
+            if not same:
+                raise DuplicateDocumentError(
+                    f"document '{passage.id}' is there already with another title or text. Give "
+                    "it an id of its own, or build a new knowledge base"
+                )
+            if logged or given:
+                known += 1
+            else:
+                new[passage.id] = passage
+        return list(new.values()), known
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut off what follows the last line end."""
+    with path.open("rb+") as handle:
+        content = handle.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            handle.truncate(whole)
+
+
+def _read(path: Path) -> Iterator[Output]:
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            where = f"{path}:{number}"
+            try:
+                reader = FieldReader(json.loads(line), where)
+            except ValueError as error:
+                remedy = "Remove the line; its document is then extracted again"
+                raise RecordError(where, "(line)", f"malformed ({error})", remedy) from None
+            yield Output(
+                reader.text("id"),
+                reader.text("title", ""),
+                reader.text("text"),
+                reader.text("output", ""),
+                bool(reader.record.get("was_cut")),
+            )
