@@ -6,9 +6,9 @@ read alone (Tri-RAG §III-A, supervision construction in §III-B).
 
 from collections.abc import Iterable, Sequence
 
-from data_gen.claims import anchor, claim
-from data_gen.entity_text import mentions, relation_key
+from data_gen.entity_text import mentions
 from data_gen.weak_patterns import split_sentences
+from models.formats.claims import anchor, claim, relation_words
 from models.formats.conditions import ConditionTriplet
 from models.formats.triples import Triple
 
@@ -25,7 +25,7 @@ def conditions_of_facts(text: str, facts: Iterable[Triple]) -> list[ConditionTri
     sentences = split_sentences(rest if has_title else text)
     return [
         ConditionTriplet(
-            anchor(fact.subject, relation_key(fact.predicate)),
+            anchor(fact.subject, relation_words(fact.predicate)),
             _stating(sentences, fact),
             claim(fact),
         )

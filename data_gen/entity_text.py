@@ -2,12 +2,12 @@
 
 import re
 
+from models.formats.claims import relation_words
 from models.formats.triples import Triple
 
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 _NOT_WORD = re.compile(r"[\W_]+")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 # Names that different sources give the same relation; each line is one relation.
 _SAME_RELATION = [
@@ -42,14 +42,9 @@ def _plain_words(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", words).split())
 
 
-def relation_key(text: str) -> str:
-    """A predicate in lower case with words apart: `birthDate` and `birth_date` are one."""
-    return " ".join(_NOT_WORD.sub(" ", _CAMEL.sub(" ", text)).casefold().split())
-
-
 def compatible_relations(first: str, second: str) -> bool:
     """Whether two predicates may mean one relation: equal, a shared word, or known names of it."""
-    a, b = relation_key(first), relation_key(second)
+    a, b = relation_words(first), relation_words(second)
     if a == b or any(a in names and b in names for names in _SAME_RELATION):
         return True
     small = {"of", "in", "at", "by", "the", "is", "was", "date", "place", "country"}

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from data_gen.claims import anchor
 from data_gen.entity_text import entity_key
+from models.formats.claims import anchor
 from models.formats.conditions import ConditionTriplet
 
 # What a sentence about a passage's subject may begin with in the subject's place.

@@ -2,7 +2,6 @@
 
 import pytest
 
-from data_gen.claims import claim
 from data_gen.condition_triplets import conditions_of_facts
 from data_gen.sentence_claims import conditions_of_sentences
 from data_gen.weak_patterns import split_sentences
@@ -29,20 +28,6 @@ def test_the_proof_is_the_sentence_that_states_the_fact() -> None:
         ),
         ConditionTriplet("Dus Lakh; genre", "", "The genre of Dus Lakh is comedy."),
     ]
-
-
-@pytest.mark.parametrize(
-    ("fact", "sentence"),
-    [
-        (Triple("A", "date of birth", "3 May 1921"), "A was born on 3 May 1921."),
-        (Triple("A", "date of birth", "1921"), "A was born in 1921."),
-        (Triple("A", "date of birth", "May 1921"), "A was born in May 1921."),
-        (Triple("A", "birthPlace", "B"), "The birth place of A is B."),
-        (Triple("A", "performer", "B Inc."), "A was performed by B Inc."),
-    ],
-)
-def test_claims_read_as_sentences(fact: Triple, sentence: str) -> None:
-    assert claim(fact) == sentence
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""Tri-RAG: retrieve by condition, answer from full triplets (Tri-RAG §III-D, Algorithm 2)."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from inference.engines.contract import Engine, Request, Sampling
+from inference.knowledge_base.store import KnowledgeBase
+from inference.loops.evidence import fit_evidence
+from inference.loops.graph_reader import GraphReader
+from inference.loops.ras import as_history
+from inference.loops.trace import Trace, TraceStep
+from inference.retrieval.passages import Passage
+from models.formats.claims import fact_of
+from models.formats.conditions import ConditionTriplet
+from models.formats.records import QuestionRecord
+
+INSTRUCTION = (
+    "Answer the question with the help of the evidence. Each line holds a condition [C], its proof "
+    "[P] and its conclusion [R]. Give only the answer, a name, a date or yes or no, without a "
+    "sentence around it."
+)
+FindSource = Callable[[str], Passage]
+
+
+@dataclass(frozen=True)
+class TriRagSettings:
+    """How a Tri-RAG loop retrieves and answers.
+
+    top_k: conditions a query (k). selected: triplets a query that reach the generator (m).
+    budget: tokens of the evidence block (B), by the generator's tokenizer. max_rounds: queries a
+    question; 1 is Algorithm 2, more ask the planner for the next condition (§IV-F).
+    """
+
+    top_k: int = 10
+    selected: int = 5
+    budget: int = 512
+    max_rounds: int = 1
+    max_answer_tokens: int = 100
+
+
+def evidence_prompt(question: str, evidence: str) -> str:
+    """The generator's input [Q; C] (eq. 16)."""
+    return f"{INSTRUCTION}\n\n{evidence}\n\nQuestion: {question}"
+
+
+class TriRagLoop:
+    """Answers from a knowledge base of condition triplets.
+
+    With a `reader` (a RAS component) triplets are read as facts, and it plans the next query and
+    answers; without one, the engine's backbone answers from the evidence block as text.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        base: KnowledgeBase,
+        settings: TriRagSettings,
+        reader: GraphReader | None = None,
+        find_source: FindSource | None = None,
+    ) -> None:
+        """find_source: gives a source document by its id, for traces; None leaves them out."""
+        self.engine = engine
+        self.base = base
+        self.settings = settings
+        self.reader = reader
+        self.find_source = find_source
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Retrieve with the question, or hop by hop as the planner asks, then answer."""
+        trace = Trace(record.question)
+        triplets: list[ConditionTriplet] = []
+        query = record.question
+        while query:
+            found, sources = await self._retrieve(query, trace, triplets)
+            triplets.extend(found)
+            facts = [fact_of(triplet) for triplet in found]
+            trace.steps.append(TraceStep(query, sources, facts))
+            query = await self._next_query(trace)
+        if self.reader is not None:
+            trace.answer = await self.reader.answer(as_history(trace), trace)
+        else:
+            trace.answer = await self._generate(trace, triplets)
+        return trace
+
+    async def _retrieve(
+        self, query: str, trace: Trace, known: list[ConditionTriplet]
+    ) -> tuple[list[ConditionTriplet], list[Passage]]:
+        """The best m triplets that are new, within the budget, and the documents behind them."""
+        with trace.bill.stage("retrieve"):
+            [hits] = await asyncio.to_thread(self.base.search, [query], self.settings.top_k)
+        fresh = [
+            (triplet, claim.sources)
+            for hit in hits
+            for triplet, claim in zip(hit.entry.triplets, hit.entry.claims, strict=True)
+            if triplet not in known
+        ][: self.settings.selected]
+        chosen = [triplet for triplet, _ in fresh]
+        evidence = fit_evidence(chosen, self.settings.budget, self.engine.count_tokens)
+        if evidence.cut_proofs or evidence.left_out:
+            trace.notes.append(
+                f"evidence budget of {self.settings.budget} tokens: {evidence.cut_proofs} proofs "
+                f"cut, {evidence.left_out} triplets left out"
+            )
+        ids = dict.fromkeys(source for _, sources in fresh for source in sources)
+        found = self.find_source
+        return list(evidence.triplets), [found(name) for name in ids] if found else []
+
+    async def _next_query(self, trace: Trace) -> str:
+        """The planner's next query; '' where it has enough, repeats itself, or nobody plans."""
+        if self.reader is None or len(trace.steps) >= self.settings.max_rounds:
+            return ""
+        plan = await self.reader.plan(as_history(trace), trace)
+        subquery = plan.subquery if plan is not None else ""
+        asked = {step.subquery.casefold() for step in trace.steps}
+        return "" if subquery.casefold() in asked else subquery
+
+    async def _generate(self, trace: Trace, triplets: list[ConditionTriplet]) -> str:
+        evidence = fit_evidence(triplets, self.settings.budget, self.engine.count_tokens)
+        content = evidence_prompt(trace.question, evidence.text)
+        request = Request(
+            messages=({"role": "user", "content": content},),
+            sampling=Sampling(max_new_tokens=self.settings.max_answer_tokens),
+        )
+        with trace.bill.stage("answer"):
+            [completion] = await self.engine.generate([request])
+        trace.bill.charge([completion])
+        return completion.text.strip()
