@@ -28,16 +28,11 @@ from tqdm import tqdm
 from data_gen.build_world import build_world
 from evaluation.report import emit_json, print_table
 from inference.command_line import command, configure_logging
+from inference.loop_options import LoopOptions, add_loop_arguments, options_from
 from inference.loops.ras import RasLoop
 from inference.loops.ras_static import StaticRasLoop
 from inference.loops.trace import Trace
-from inference.open_loop import (
-    LoopOptions,
-    OpenLoop,
-    add_loop_arguments,
-    open_loop,
-    options_from,
-)
+from inference.open_loop import OpenLoop, open_loop
 from inference.retrieval.passages import Passage, load_corpus
 from inference.run_questions import run_questions
 from inference.triple_cache import TripleCache

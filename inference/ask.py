@@ -6,8 +6,9 @@ import sys
 
 from evaluation.report import emit_json, print_table
 from inference.command_line import command, configure_logging
+from inference.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
 from inference.loops.trace import Trace
-from inference.open_loop import LOOPS_OVER_CORPUS, add_loop_arguments, open_loop, options_from
+from inference.open_loop import open_loop
 from inference.retrieval.passages import load_corpus
 from models.formats.records import QuestionRecord
 from models.formats.triples import format_triple

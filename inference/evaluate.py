@@ -17,15 +17,15 @@ from evaluation.report import emit_json, print_table
 from evaluation.significance import bootstrap_interval
 from inference.command_line import command, configure_logging, positive_int
 from inference.gold import GoldPassages, mean_by_type, recall, stage_of
-from inference.loops.ras_static import context_passages
-from inference.loops.trace import Trace
-from inference.open_loop import (
+from inference.loop_options import (
     LOOPS_OVER_CORPUS,
     LoopOptions,
     add_loop_arguments,
-    open_loop,
     options_from,
 )
+from inference.loops.ras_static import context_passages
+from inference.loops.trace import Trace
+from inference.open_loop import open_loop
 from inference.retrieval.passages import Passage, load_corpus
 from inference.run_questions import run_questions
 from models.atomic import atomic_write

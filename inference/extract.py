@@ -19,7 +19,8 @@ from inference.command_line import command, configure_logging, positive_int
 from inference.components import T2T_ADAPTER, Component
 from inference.engines.open_engine import build_engine
 from inference.extraction import TripleExtractor, chunks
-from inference.open_loop import MAX_BATCH_TOKENS, LoopOptions, open_extractor
+from inference.loop_options import MAX_BATCH_TOKENS, LoopOptions
+from inference.open_loop import open_extractor
 from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus
 from models.formats.prompts import passage_text
 from models.formats.records import TriplesSample, read_records, write_records

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.loop import Run, report
+from inference.loop_options import LoopOptions
 from inference.loops.trace import Trace
-from inference.open_loop import LoopOptions
 from tests.benchmarks.commands import last_json, run_benchmark
 
 

@@ -1,0 +1,119 @@
+"""What a command line says about a loop, the same for every command that runs one."""
+
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from inference.command_line import positive_int
+from inference.components import DEFAULT_CHECKPOINTS, RAS_ADAPTER, T2T_ADAPTER
+from inference.engines.open_engine import ENGINE_KINDS
+from inference.loops.ras import RasSettings
+from inference.loops.tri_rag import TriRagSettings
+from inference.retrieval.open_retriever import RETRIEVER_KINDS
+
+# Room for a whole batch of long prompts; short ones leave most of it unused.
+MAX_BATCH_TOKENS = 65536
+LOOPS = ("none", "single", "ras", "ras_no_planning", "ras_static", "tri_rag")
+LOOPS_OVER_TRIPLES = ("ras", "ras_no_planning", "ras_static")
+LOOPS_OVER_CORPUS = ("single", "ras", "ras_no_planning", "tri_rag")
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """What a command line says about a loop; see `add_loop_arguments`.
+
+    `ras` None means the untrained backbone, prompted by its chat template.
+    """
+
+    loop: str = "ras"
+    ras: Path | None = DEFAULT_CHECKPOINTS[RAS_ADAPTER]
+    t2t: Path = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
+    backbone: str = "smollm2"
+    engine: str = "transformers"
+    dtype: str = "bfloat16"
+    retriever: str = "hybrid"
+    encoder: str = "minilm"
+    index: Path | None = None
+    cache: Path | None = None
+    kb: Path | None = None
+    selected: int = TriRagSettings.selected
+    evidence_budget: int = TriRagSettings.budget
+    top_k: int = RasSettings.top_k
+    max_rounds: int = RasSettings.max_rounds
+    max_triples: int = RasSettings.max_triples
+    max_answer_tokens: int = 100
+    max_batch_size: int = 64
+    merge_adapters: bool = True
+
+
+def add_loop_arguments(parser: ArgumentParser) -> None:
+    """Options of `LoopOptions` with its defaults, the same for every command that runs a loop."""
+    add = parser.add_argument
+    add("--loop", choices=LOOPS, help="which loop answers (default: %(default)s)")
+    add(
+        "--ras",
+        type=_checkpoint,
+        metavar="CHECKPOINT",
+        help="RAS component folder, or 'none' for the untrained backbone (default: the shipped)",
+    )
+    add(
+        "--t2t",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="text-to-triples component folder (default: the shipped)",
+    )
+    add("--backbone", help="backbone where no checkpoint names one (default: %(default)s)")
+    add("--engine", choices=ENGINE_KINDS, help="what runs the models (default: %(default)s)")
+    add(
+        "--dtype",
+        choices=("bfloat16", "float32", "auto"),
+        help="of the backbone's weights (default: %(default)s)",
+    )
+    add("--retriever", choices=RETRIEVER_KINDS, help="how to search (default: %(default)s)")
+    add("--encoder", help="sentence encoder of the dense index (default: %(default)s)")
+    add("--index", type=Path, metavar="DIR", help="folder of saved indexes, made where missing")
+    add(
+        "--cache",
+        type=Path,
+        metavar="FILE",
+        help="SQLite file of extracted triples (default: in the user's cache folder)",
+    )
+    add("--kb", type=Path, metavar="DIR", help="knowledge base of build_kb.py, for tri_rag")
+    add("--selected", type=positive_int, help="triplets a query, tri_rag (default: %(default)s)")
+    add(
+        "--evidence-budget",
+        type=positive_int,
+        help="tokens of the evidence block, tri_rag (default: %(default)s)",
+    )
+    add(
+        "--top-k",
+        type=positive_int,
+        help="passages a subquery; conditions a query, tri_rag (default: %(default)s)",
+    )
+    add("--max-rounds", type=positive_int, help="retrievals a question (default: %(default)s)")
+    add("--max-triples", type=positive_int, help="triples kept a round (default: %(default)s)")
+    add(
+        "--max-answer-tokens",
+        type=positive_int,
+        help="100 for short answers, 300 for long ones (default: %(default)s)",
+    )
+    add(
+        "--max-batch-size",
+        type=positive_int,
+        help="requests that the engine runs at once (default: %(default)s)",
+    )
+    add(
+        "--merge-adapters",
+        action=BooleanOptionalAction,
+        help="serve each adapter merged into a copy of the backbone (default: yes)",
+    )
+    parser.set_defaults(**{f.name: f.default for f in fields(LoopOptions)})
+
+
+def options_from(arguments: Namespace) -> LoopOptions:
+    """The loop's options out of a parsed command line."""
+    return LoopOptions(**{f.name: getattr(arguments, f.name) for f in fields(LoopOptions)})
+
+
+def _checkpoint(text: str) -> Path | None:
+    return None if text == "none" else Path(text)

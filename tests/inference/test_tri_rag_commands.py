@@ -1,0 +1,189 @@
+"""build_kb.py and the tri_rag loop of evaluate.py, on a tiny backbone."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inference.build_kb
+import inference.evaluate
+from inference.engines.contract import Request
+from models.formats.records import PassageRecord, QuestionRecord, write_records
+from tests.components import chat_backbone, ras_component, tri_rag_component
+from tests.inference.scripted_engine import ScriptedEngine
+from tests.run_main import run_main
+from tests.tiny import tiny_tokenizer
+
+PASSAGES = [
+    PassageRecord("p1", "Ada", "Ada was born in Rome."),
+    PassageRecord("p2", "Ben", "Ben was born in Oslo."),
+    PassageRecord("p3", "Ben", "Ben was born in Oslo."),
+    PassageRecord("p4", "Eve", "Nobody knows."),
+]
+Run = Callable[..., dict[str, Any]]
+
+
+def extract(request: Request) -> str:
+    """What a trained extractor would write: nothing of use about Eve."""
+    prompt = str(tiny_tokenizer().decode(list(request.input_ids or ())))
+    name, _, rest = prompt.split("Text: ")[1].partition(": ")
+    place = rest.split("born in ")[-1].split(".")[0]
+    return (
+        "no triplet"
+        if name == "Eve"
+        else f"[C] {name}; place of birth [P] [R] {name} was born in {place}."
+    )
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return chat_backbone(tmp_path_factory.mktemp("backbone"))
+
+
+@pytest.fixture(scope="module")
+def extractor(backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tri_rag_component(tmp_path_factory.mktemp("components") / "tri_rag", backbone)
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
+    """The engines that builds opened; they answer with `extract`."""
+    opened: list[ScriptedEngine] = []
+
+    def open_engine(*arguments: Any, **options: Any) -> ScriptedEngine:
+        opened.append(ScriptedEngine(extract))
+        return opened[-1]
+
+    monkeypatch.setattr(inference.build_kb, "build_engine", open_engine)
+    return opened
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("TRIVIUM_CACHE", str(tmp_path / "cache"))
+    main_of = partial(run_main, monkeypatch)
+
+    def run_command(main: Callable[[], None], *arguments: object) -> dict[str, Any]:
+        main_of(main, *arguments, "--encoder", "hash", "--json")
+        return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
+
+    return run_command
+
+
+@pytest.fixture
+def build(run: Run, extractor: Path, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Build OUT from some of the passages."""
+
+    def build_from(*passages: PassageRecord, **options: object) -> dict[str, Any]:
+        write_records(tmp_path / "corpus.jsonl", passages)
+        return run(
+            inference.build_kb.main, "--corpus", tmp_path / "corpus.jsonl",
+            "--extractor", options.get("extractor", extractor), "--out", tmp_path / "kb",
+        )  # fmt: skip
+
+    return build_from
+
+
+def test_a_build_adds_what_is_new_and_calls_the_model_once_a_text(
+    build: Callable[..., dict[str, Any]], engines: list[ScriptedEngine]
+) -> None:
+    first = build(*PASSAGES[:2])
+    assert (first["extracted now"], first["documents"], first["entries"]) == (2, 2, 2)
+    again = build(*PASSAGES[:2])
+    assert (again["extracted now"], again["known before"], len(engines)) == (0, 2, 1)
+    assert again["entries"] == 2
+    grown = build(*PASSAGES)
+    assert (grown["extracted now"], grown["documents"], grown["entries"]) == (2, 4, 2)
+    assert grown["merged into a condition that was there"] == 1
+    assert grown["dropped: not a complete triplet"] == 1
+    assert grown["documents without a triplet"] == 1
+    assert sum(len(engine.requests) for engine in engines) == 4
+    build(PASSAGES[2], PASSAGES[3])
+    assert sum(len(engine.requests) for engine in engines) == 4
+
+
+def test_an_interrupted_build_goes_on(
+    build: Callable[..., dict[str, Any]],
+    engines: list[ScriptedEngine],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    complete = ScriptedEngine._complete
+
+    def killed(engine: ScriptedEngine, request: Request) -> Any:
+        if len(engine.requests) > 1:
+            raise KeyboardInterrupt
+        return complete(engine, request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ScriptedEngine, "_complete", killed)
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            build(*PASSAGES)
+    assert not (tmp_path / "kb" / "base").exists()
+    done = build(*PASSAGES)
+    assert (done["extracted now"], done["known before"], done["entries"]) == (3, 1, 2)
+
+
+def test_two_documents_of_one_id_end_with_one_line(
+    build: Callable[..., dict[str, Any]], engines: list[ScriptedEngine]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        build(PASSAGES[0], PassageRecord("p1", "Other", "Text."))
+    assert "document 'p1' is there already" in str(stop.value)
+
+
+def test_another_extractor_or_encoder_is_refused(
+    build: Callable[..., dict[str, Any]],
+    engines: list[ScriptedEngine],
+    backbone: Path,
+    extractor: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    build(*PASSAGES[:2])
+    other = tri_rag_component(tmp_path / "other", backbone, "prefix_tuning")
+    with pytest.raises(SystemExit) as stop:
+        build(*PASSAGES, extractor=other)
+    assert "tri_rag (" in str(stop.value) and "other (" in str(stop.value)
+    arguments = ("--corpus", tmp_path / "corpus.jsonl", "--extractor", extractor)
+    with pytest.raises(SystemExit) as stop:
+        run_main(
+            monkeypatch, inference.build_kb.main, *arguments, "--out", tmp_path / "kb",
+            "--encoder", "minilm",
+        )  # fmt: skip
+    assert "hash" in str(stop.value) and "minilm" in str(stop.value)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_evaluate_answers_from_the_knowledge_base(
+    trained: bool,
+    build: Callable[..., dict[str, Any]],
+    engines: list[ScriptedEngine],
+    backbone: Path,
+    run: Run,
+    tmp_path: Path,
+) -> None:
+    build(*PASSAGES)
+    questions = [QuestionRecord("q", "Where was Ada born?", "Rome", context=[("Ada", ["Ada."])])]
+    write_records(tmp_path / "questions.jsonl", questions)
+    ras = ras_component(tmp_path / "ras", backbone) if trained else "none"
+    arguments = (
+        "--loop", "tri_rag", "--dataset", tmp_path / "questions.jsonl", "--ras", ras,
+        "--corpus", tmp_path / "corpus.jsonl", "--backbone", backbone, "--dtype", "float32",
+        "--max-answer-tokens", 3, "--max-rounds", 2, "--out", tmp_path / "out",
+    )  # fmt: skip
+    results = run(inference.evaluate.main, *arguments, "--kb", tmp_path / "kb")
+    assert (results["loop"], results["n"], results["errors"]) == ("tri_rag", 1, 0)
+    trace = json.loads((tmp_path / "out" / "traces.jsonl").read_text())
+    assert ["Ada", "place of birth", "Rome"] in trace["graph"]
+    assert "p1" in {passage["id"] for passage in trace["steps"][0]["passages"]}
+    with pytest.raises(SystemExit) as stop:
+        run(inference.evaluate.main, *arguments)
+    assert "--kb" in str(stop.value)
+    write_records(tmp_path / "corpus.jsonl", PASSAGES[:1])
+    with pytest.raises(SystemExit) as stop:
+        run(inference.evaluate.main, *arguments, "--kb", tmp_path / "kb")
+    assert "name the corpus that it was built from" in str(stop.value)
