@@ -6,7 +6,6 @@ and gradients must agree in float32. The last line of the output is one JSON obj
 """
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tqdm import tqdm
 
 from benchmarks.steps.figures import contestant_figures, ratios, table_rows
-from benchmarks.steps.processes import PartResult, PartRunner
+from benchmarks.steps.processes import PartResult, PartRunner, available_threads
 from benchmarks.steps.settings import CONTESTANTS, LengthDistribution, StepSettings
 from evaluation.report import emit_json, print_table
 
@@ -68,12 +67,6 @@ def _required(runner: PartRunner, part: str) -> dict[str, Any]:
     return result.figures
 
 
-def _available_threads() -> int:
-    """Cores that this process may use, where the system tells."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
@@ -81,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--encoder", default="minilm", help="sentence encoder of nodes and edges")
     add("--batches", type=int, default=3, help="steps measured (default: 3)")
     add("--batch-size", type=int, default=4, help="samples a step (default: 4)")
-    add("--threads", type=int, default=_available_threads(), help="default: all cores")
+    add("--threads", type=int, default=available_threads(), help="default: all cores")
     add("--rounds", type=int, default=1, help="everyone in turn, so many times (default: 1)")
     add("--limit-seconds", type=float, default=1200.0, help="time for all together (default: 1200)")
     add("--min-tokens", type=int, default=120, help="shortest prompt (default: 120)")

@@ -35,8 +35,12 @@ class PartRunner:
     than its parent's at the start.
     """
 
-    def __init__(self, folder: Path, threads: int, limit_seconds: float) -> None:
+    def __init__(
+        self, folder: Path, threads: int, limit_seconds: float, worker: str = WORKER
+    ) -> None:
+        """worker: module that does one part, run as `python -m WORKER FOLDER PART`."""
         self.folder = folder
+        self.worker = worker
         self.deadline = time.monotonic() + limit_seconds
         count = str(threads)
         # The comparison is one of processors, on every machine.
@@ -54,7 +58,7 @@ class PartRunner:
         left = self.deadline - time.monotonic()
         if left <= 0:
             return PartResult("not started: the time was used up")
-        command = [sys.executable, "-m", WORKER, str(self.folder), part]
+        command = [sys.executable, "-m", self.worker, str(self.folder), part]
         try:
             done = subprocess.run(
                 command, env=self.environment, capture_output=True, text=True, timeout=left
@@ -64,6 +68,12 @@ class PartRunner:
         if done.returncode:
             return PartResult(_failure(done.returncode, done.stderr))
         return PartResult("ok", json.loads(done.stdout.splitlines()[-1]))
+
+
+def available_threads() -> int:
+    """Cores that this process may use, where the system tells."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _failure(code: int, errors: str) -> str:

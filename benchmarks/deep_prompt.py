@@ -1,0 +1,136 @@
+"""Compare a training step of layer-wise soft prompts with its literal form and with other prompts.
+
+Same backbone, texts and loss for all; everyone in a process of its own, one at a time, round after
+round. Ours is first held against the literal form: loss and gradients must agree in float32. The
+last line of the output is one JSON object.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+# A script run by path finds its packages even where the project is not installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tqdm import tqdm
+
+from benchmarks.prompt_steps.settings import CONTESTANTS, PromptSettings
+from benchmarks.steps.figures import GIB
+from benchmarks.steps.processes import PartResult, PartRunner, available_threads
+from evaluation.report import emit_json, print_table
+
+WORKER = "benchmarks.prompt_steps.worker"
+TOLERANCE = 1e-4
+RATIOS = {
+    "ratio_vs_literal": ("literal", "ours"),
+    "ratio_vs_peft": ("peft_prefix", "ours"),
+    "ratio_vs_input_prompt": ("input_prompt", "ours"),
+    "ratio_vs_literal_checkpointing": ("literal_checkpointing", "ours_checkpointing"),
+}
+
+
+def compare(
+    settings: PromptSettings, names: Sequence[str], rounds: int, limit_seconds: float
+) -> dict[str, Any]:
+    """Check parity, then measure everyone, round after round.
+
+    Raises RuntimeError where ours is not the literal form.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        settings.write(folder)
+        runner = PartRunner(folder, settings.threads, limit_seconds, WORKER)
+        parity = runner.run("parity")
+        if not parity.ok or max(parity.figures.values()) > TOLERANCE:
+            raise RuntimeError(f"ours is not the literal form: {parity.status} {parity.figures}")
+        results: dict[str, list[PartResult]] = {name: [] for name in names}
+        order = [name for _ in range(rounds) for name in names]
+        for name in (progress := tqdm(order, desc=f"n = {settings.num_tokens}", unit=" runs")):
+            progress.set_postfix_str(name)
+            results[name].append(runner.run(name))
+    figures = {name: contestant_figures(runs) for name, runs in results.items()}
+    return {**ratios(figures), "parity": parity.figures, "contestants": figures}
+
+
+def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
+    """Median seconds over all steps of all rounds, and the largest peak of memory."""
+    measured = [result.figures for result in results if result.ok]
+    if not measured:
+        return {"status": results[0].status}
+    return {
+        "status": "ok",
+        "median_step_seconds": median(s for figures in measured for s in figures["seconds"]),
+        "peak_rss_gib": max(figures["peak_rss_bytes"] for figures in measured) / GIB,
+        "trainable_parameters": measured[0]["trainable_parameters"],
+        "loss": measured[0]["loss"],
+    }
+
+
+def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, float | None]:
+    """Times over ours (above 1: ours is faster) and memory over ours, None where one is missing."""
+
+    def ratio(over: str, under: str, key: str) -> float | None:
+        top, bottom = (figures.get(name, {}).get(key) for name in (over, under))
+        return top / bottom if top and bottom else None
+
+    times = {name: ratio(*pair, "median_step_seconds") for name, pair in RATIOS.items()}
+    memory = {
+        name.replace("ratio", "memory_ratio"): ratio(*pair, "peak_rss_gib")
+        for name, pair in RATIOS.items()
+    }
+    return {**times, **memory}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--backbone", default="smollm2", help="smollm2, a Hugging Face id or a folder")
+    add("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
+    add("--num-tokens", type=int, nargs="+", default=[32, 64], help="n (default: 32 64)")
+    add("--batch-size", type=int, default=4, help="texts a step (default: 4)")
+    add("--length", type=int, default=256, help="tokens of a text (default: 256)")
+    add("--steps", type=int, default=3, help="steps measured a round (default: 3)")
+    add("--rounds", type=int, default=3, help="everyone in turn, so many times (default: 3)")
+    add("--threads", type=int, default=available_threads(), help="default: all cores")
+    add("--limit-seconds", type=float, default=1500.0, help="for each n (default: 1500)")
+    add("--only", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
+    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
+    return parser
+
+
+def main() -> None:
+    """Run the command."""
+    options = _parser().parse_args()
+    settings = PromptSettings(
+        options.backbone, options.dtype, options.num_tokens[0], options.batch_size,
+        options.length, options.steps, options.threads,
+    )  # fmt: skip
+    report: dict[str, Any] = {"benchmark": "deep_prompt", "settings": asdict(settings)}
+    for num_tokens in options.num_tokens:
+        try:
+            found = compare(
+                replace(settings, num_tokens=num_tokens),
+                options.only,
+                options.rounds,
+                options.limit_seconds,
+            )
+        except RuntimeError as error:
+            sys.exit(f"error: {error}")
+        report[f"n={num_tokens}"] = found
+        rows = [
+            [CONTESTANTS[name], f.get("median_step_seconds"), f.get("peak_rss_gib"), f["status"]]
+            for name, f in found["contestants"].items()
+        ]
+        print_table(f"Training steps, n = {num_tokens}", ("step", "median s", "peak GiB", ""), rows)
+        shown = [[name, value] for name, value in found.items() if "ratio" in name]
+        print_table(f"Others over ours, n = {num_tokens}", ("figure", "value"), shown)
+    emit_json(report)
+
+
+if __name__ == "__main__":
+    main()

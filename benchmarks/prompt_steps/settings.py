@@ -1,0 +1,43 @@
+"""What the comparison of soft prompts runs on, and which ways of training one it compares."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SETTINGS_FILE = "settings.json"
+CONTESTANTS = {
+    "ours": "layer-wise soft prompt, keys and values alone",
+    "literal": "eq. 5 to 7 to the letter",
+    "peft_prefix": "PEFT prefix tuning as it ships",
+    "input_prompt": "input-level prompt of the same length",
+    "ours_checkpointing": "ours, gradient checkpointing",
+    "literal_checkpointing": "to the letter, gradient checkpointing",
+    "peft_prefix_checkpointing": "PEFT prefix tuning, gradient checkpointing",
+}
+
+
+@dataclass(frozen=True)
+class PromptSettings:
+    """Sizes of the comparison, the same for all contestants.
+
+    num_tokens: n, prompt tokens. batch_size, length: of the texts, without padding, every token
+    with a loss. steps: measured after one warm-up step.
+    """
+
+    backbone: str = "smollm2"
+    dtype: str = "bfloat16"
+    num_tokens: int = 32
+    batch_size: int = 4
+    length: int = 256
+    steps: int = 3
+    threads: int = 1
+    seed: int = 0
+
+    def write(self, folder: Path) -> None:
+        """Leave the settings where a contestant's process finds them."""
+        (folder / SETTINGS_FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> "PromptSettings":
+        """What `write` left."""
+        return cls(**json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")))

@@ -1,0 +1,50 @@
+"""The comparison of soft prompts: parity first, then figures or an honest gap."""
+
+import pytest
+
+from benchmarks.deep_prompt import contestant_figures, ratios
+from benchmarks.prompt_steps.settings import PromptSettings
+from benchmarks.prompt_steps.worker import measure, parity
+from benchmarks.steps.processes import PartResult
+from tests.benchmarks.commands import last_json, run_benchmark
+
+
+@pytest.fixture(scope="module")
+def settings(backbone: str) -> PromptSettings:
+    return PromptSettings(backbone, "float32", num_tokens=3, batch_size=2, length=12, steps=1)
+
+
+def test_ours_is_the_literal_form(settings: PromptSettings) -> None:
+    assert max(parity(settings).values()) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["ours", "literal", "ours_checkpointing", "literal_checkpointing"])
+def test_losses_are_one_loss(name: str, settings: PromptSettings) -> None:
+    ours = measure("ours", settings)
+    other = measure(name, settings)
+    assert other["loss"] == pytest.approx(ours["loss"], abs=1e-4)
+    assert other["trainable_parameters"] == ours["trainable_parameters"] == 3 * 64 * 2
+
+
+def test_ratios_are_others_over_ours() -> None:
+    fast = contestant_figures([PartResult("ok", step(1.0)), PartResult("ok", step(3.0))])
+    slow = contestant_figures([PartResult("ok", step(4.0))])
+    refused = contestant_figures([PartResult("failed: no")])
+    found = ratios({"ours": fast, "literal": slow, "peft_prefix": refused})
+    assert found["ratio_vs_literal"] == 2.0 and found["memory_ratio_vs_literal"] == 1.0
+    assert found["ratio_vs_peft"] is None
+
+
+def step(seconds: float) -> dict[str, object]:
+    return {"seconds": [seconds], "peak_rss_bytes": 2**30, "trainable_parameters": 1, "loss": 1.0}
+
+
+@pytest.mark.slow
+def test_command(backbone: str) -> None:
+    sizes = ("--num-tokens", "2", "--batch-size", "2", "--length", "9", "--steps", "1")
+    some = ("--only", "ours", "literal", "peft_prefix_checkpointing", "--rounds", "1")
+    done = run_benchmark("deep_prompt.py", "--backbone", backbone, *sizes, *some)
+    report = last_json(done)["n=2"]
+    assert report["ratio_vs_literal"] > 0 and report["ratio_vs_input_prompt"] is None
+    refused = report["contestants"]["peft_prefix_checkpointing"]["status"]
+    assert "does not work with gradient checkpointing" in refused
