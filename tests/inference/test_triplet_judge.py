@@ -1,0 +1,41 @@
+"""The judge: one digit, what cannot be read is counted, the same cuts for all."""
+
+import pytest
+
+from inference.engines.contract import Request
+from inference.triplet_judge import (
+    MAX_PASSAGE_CHARACTERS,
+    Judged,
+    alignment_prompt,
+    faithfulness_prompt,
+    judge,
+)
+from models.formats.conditions import ConditionTriplet
+from tests.inference.scripted_engine import ScriptedEngine
+
+TRIPLET = ConditionTriplet("A; year", "", "A is of 1990.")
+
+
+async def test_scores_are_digits_and_the_rest_is_counted() -> None:
+    replies = iter(["5", " 3\n", "Score: 1", "great", "15", "6", ""])
+    engine = ScriptedEngine(lambda request: next(replies))
+    judged = await judge(engine, [faithfulness_prompt("A is of 1990.", TRIPLET)] * 7)
+    assert judged == Judged([5, 3, 1], 4)
+    assert judged.mean == 3.0 and judged.deviation == pytest.approx(1.633, abs=1e-3)
+    assert Judged([], 2).mean is None and Judged([], 2).deviation is None
+
+
+async def test_decoding_is_greedy_and_short() -> None:
+    engine = ScriptedEngine(lambda request: "4")
+    await judge(engine, ["a", "b"])
+    request: Request
+    for request in engine.requests:
+        assert request.sampling.temperature == 0.0 and request.sampling.max_new_tokens <= 4
+
+
+def test_prompts_show_passage_triplet_and_question() -> None:
+    prompt = alignment_prompt("A is\nof 1990. " + "x" * 9000, TRIPLET, "When\nwas A?")
+    assert "[C] A; year [P] [R] A is of 1990." in prompt
+    assert "Question: When was A?" in prompt and "Passage: A is of 1990." in prompt
+    assert len(prompt) < MAX_PASSAGE_CHARACTERS + 1000
+    assert "Question" not in faithfulness_prompt("A", TRIPLET)
