@@ -23,10 +23,14 @@ NAME = "deep_prompt"
 
 @dataclass(frozen=True)
 class PromptStates:
-    """Keys and values [G, n, D] of a soft prompt, by the index of the layer that they go to."""
+    """Keys and values [G, n, D] of a soft prompt, by the index of the layer that they go to.
+
+    in_cache: a cache of its own kind has them in front of each row's already.
+    """
 
     layers: Mapping[int, tuple[Tensor, Tensor]]
     length: int
+    in_cache: bool = False
 
 
 def use_prompt_attention(model: PreTrainedModel) -> None:
@@ -52,11 +56,11 @@ def prompted_attention(
     """
     layer = int(getattr(module, "layer_idx", -1))
     if deep_prompt is not None and layer in deep_prompt.layers:
-        length, window = deep_prompt.length, _window(deep_prompt.length, key, options)
-        positions = options.get("position_ids")
-        visible = None if window is None else _visible(window, query, key, length, positions)
-        prompt_key, prompt_value = deep_prompt.layers[layer]
-        key, value = _prepended(prompt_key, key), _prepended(prompt_value, value)
+        length = deep_prompt.length
+        if not deep_prompt.in_cache:
+            prompt_key, prompt_value = deep_prompt.layers[layer]
+            key, value = _prepended(prompt_key, key), _prepended(prompt_value, value)
+        visible = _visible(query, key, length, options)
         inputs = (module, query, key, value, attention_mask, dropout, options)
         if visible is not None or options.get("softcap") or not trains_on_cpu(*inputs):
             attention_mask = _mask(attention_mask, query, key, length, visible)
@@ -71,12 +75,6 @@ def prompted_attention(
 def _prepended(prompt: Tensor, own: Tensor) -> Tensor:
     """Prompt [G, n, D] in front of a batch's keys or values [B, G, K, D]."""
     return torch.cat([prompt.to(own.dtype).expand(own.shape[0], -1, -1, -1), own], dim=2)
-
-
-def _window(length: int, key: Tensor, options: Mapping[str, Any]) -> int | None:
-    """The layer's sliding window, where it is short enough to hide a part of the prompt."""
-    window = options.get("sliding_window")
-    return None if window is None or length + key.shape[2] <= window else int(window)
 
 
 def _mask(
@@ -100,17 +98,21 @@ def _mask(
     return torch.cat([prompt, mask], dim=-1)
 
 
-def _visible(window: int, query: Tensor, key: Tensor, length: int, positions: Any) -> Tensor:
+def _visible(query: Tensor, key: Tensor, length: int, options: Mapping[str, Any]) -> Tensor | None:
     """Which prompt columns a sliding window leaves to each query, boolean [B or 1, 1, Q, n].
 
-    positions: of the queries, [B or 1, Q], 0 at the first real token; None: padding is on the
+    key: [B, G, n + K, D]. None where every query sees the whole prompt. `position_ids` of the
+    queries, [B or 1, Q], begin with 0 at the first real token; without them padding is on the
     right, and a query's position is its column.
     """
+    window, positions = options.get("sliding_window"), options.get("position_ids")
+    if window is None or key.shape[2] <= window:
+        return None
     if positions is None:
-        last = key.shape[2]
+        last = key.shape[2] - length
         positions = torch.arange(last - query.shape[2], last, device=query.device)[None]
     columns = torch.arange(-length, 0, device=query.device)
-    return (positions[:, None, :, None] - columns) < window
+    return (positions[:, None, :, None] - columns) < int(window)
 
 
 def _capped(

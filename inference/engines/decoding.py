@@ -8,6 +8,7 @@ place; a row that is done leaves the batch instead of being padded to its end.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from transformers import PreTrainedModel
@@ -63,7 +64,7 @@ class CausalDecoder:
     ) -> None:
         """embeddings: prompts [t_i, d], shortest first; rows: their states, in that order."""
         self.model = model
-        self.prompted = {} if deep_prompt is None else {"deep_prompt": deep_prompt}
+        self.deep_prompt = deep_prompt
         self.rows = list(rows)
         self.embeddings = embeddings
         lengths = [len(prompt) for prompt in embeddings]
@@ -71,7 +72,10 @@ class CausalDecoder:
         new_tokens = max(row.sampling.max_new_tokens for row in rows)
         self.width = lengths[-1]
         self.cache = GrowingCache(
-            model.config.get_text_config().num_hidden_layers, self.width, self.width + new_tokens
+            model.config.get_text_config().num_hidden_layers,
+            self.width,
+            self.width + new_tokens,
+            deep_prompt,
         )
         self.positions = torch.tensor(lengths, device=device)
         columns = torch.arange(self.width + new_tokens, device=device)
@@ -90,7 +94,7 @@ class CausalDecoder:
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=last_position(padded.device),
-                **self.prompted,
+                **self._prompted(in_cache=False),
             )
             # The longest row of a group has no padding, so the group fits its columns.
             self.cache.place(group.start, len(self.rows), cache)
@@ -107,11 +111,17 @@ class CausalDecoder:
             past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=1,
-            **self.prompted,
+            **self._prompted(in_cache=True),
         )
         self.positions = self.positions + 1
         logits: torch.Tensor = output.logits[:, -1]
         return logits
+
+    def _prompted(self, in_cache: bool) -> dict[str, PromptStates]:
+        """The model's keyword for a soft prompt; none without one."""
+        if self.deep_prompt is None:
+            return {}
+        return {"deep_prompt": replace(self.deep_prompt, in_cache=in_cache)}
 
     def keep(self, rows: torch.Tensor) -> None:
         """Keep these rows alone, and no column that none of them uses."""

@@ -18,50 +18,71 @@ from transformers.cache_utils import (
 )
 
 from inference.engines.contract import UnsupportedRequestError
+from models.prompt_attention import PromptStates
 
 
 class ReservedLayer(DynamicLayer):
-    """One layer's keys and values [B, heads, capacity, head size], filled up to `length`."""
+    """One layer's keys and values [B, heads, capacity, head size], filled up to `length`.
+
+    A soft prompt's keys and values [heads, n, head size] stand in front of them, in every row;
+    neither `capacity` nor `length` counts them.
+    """
 
     is_croppable = False
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(
+        self, capacity: int, prompt: tuple[torch.Tensor, torch.Tensor] | None = None
+    ) -> None:
         super().__init__()
         self.capacity = capacity
         self.length = 0
+        self.prompt = prompt
+        self.offset = 0 if prompt is None else prompt[0].shape[1]
         self.key_room: torch.Tensor | None = None
         self.value_room: torch.Tensor | None = None
 
     def place(self, row: int, batch_size: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Put prompts' states [b, heads, t, head size] at rows `row`..., ending at `length`."""
         if self.key_room is None or self.value_room is None:
-            shape = (batch_size, keys.shape[1], self.capacity, keys.shape[3])
+            shape = (batch_size, keys.shape[1], self.offset + self.capacity, keys.shape[3])
             # Zeros, not garbage: a masked NaN would still spread through the weighted sum.
             self.key_room = keys.new_zeros(shape)
             self.value_room = values.new_zeros((*shape[:3], values.shape[3]))
+            if self.prompt is not None:
+                self.key_room[:, :, : self.offset] = self.prompt[0]
+                self.value_room[:, :, : self.offset] = self.prompt[1]
             self.is_initialized = True
-        start = self.length - keys.shape[2]
-        self.key_room[row : row + len(keys), :, start : self.length] = keys
-        self.value_room[row : row + len(values), :, start : self.length] = values
+        end = self.offset + self.length
+        start = end - keys.shape[2]
+        self.key_room[row : row + len(keys), :, start:end] = keys
+        self.value_room[row : row + len(values), :, start:end] = values
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append [B, heads, q, head size]; returns views of everything so far."""
+        """Append [B, heads, q, head size]; returns views of everything so far, prompt included."""
         assert self.key_room is not None and self.value_room is not None
-        end = self.length + key_states.shape[2]
-        self.key_room[:, :, self.length : end] = key_states
-        self.value_room[:, :, self.length : end] = value_states
-        self.length = end
+        start = self.offset + self.length
+        end = start + key_states.shape[2]
+        self.key_room[:, :, start:end] = key_states
+        self.value_room[:, :, start:end] = value_states
+        self.length += key_states.shape[2]
         return self.key_room[:, :, :end], self.value_room[:, :, :end]
 
     def keep(self, rows: torch.Tensor, first_column: int) -> None:
         """Drop all rows but `rows` and the columns before `first_column`."""
         assert self.key_room is not None and self.value_room is not None
-        self.key_room = self.key_room[rows, :, first_column:]
-        self.value_room = self.value_room[rows, :, first_column:]
+        self.key_room = self._kept(self.key_room, rows, first_column)
+        self.value_room = self._kept(self.value_room, rows, first_column)
         self.length -= first_column
         self.capacity -= first_column
+
+    def _kept(self, room: torch.Tensor, rows: torch.Tensor, first_column: int) -> torch.Tensor:
+        """Those rows and columns of a room; the prompt's columns, alike in every row, stay."""
+        own = room[rows, :, self.offset + first_column :]
+        if not self.offset:
+            return own
+        return torch.cat([room[: len(rows), :, : self.offset], own], dim=2)
 
     def get_seq_length(self) -> int:
         """Columns filled."""
@@ -71,8 +92,15 @@ class ReservedLayer(DynamicLayer):
 class GrowingCache(Cache):
     """Reserved layers for every layer of a decoder with plain (or sliding-window) attention."""
 
-    def __init__(self, num_layers: int, prompt_length: int, capacity: int) -> None:
-        self.reserved = [ReservedLayer(capacity) for _ in range(num_layers)]
+    def __init__(
+        self,
+        num_layers: int,
+        prompt_length: int,
+        capacity: int,
+        deep_prompt: PromptStates | None = None,
+    ) -> None:
+        prompts = {} if deep_prompt is None else deep_prompt.layers
+        self.reserved = [ReservedLayer(capacity, prompts.get(n)) for n in range(num_layers)]
         super().__init__(layers=list(self.reserved))
         for layer in self.reserved:
             layer.length = prompt_length
