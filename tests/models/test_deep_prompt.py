@@ -8,6 +8,7 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel
 
+from models.backbone import load_backbone
 from models.deep_prompt import (
     DeepPrompt,
     UnsupportedBackboneError,
@@ -242,3 +243,48 @@ def test_other_decoders_and_long_prompts_are_refused() -> None:
     dynamic = AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, rope_parameters=rope))
     with pytest.raises(UnsupportedBackboneError, match="'dynamic'"):
         require_supported(dynamic, 4)
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> PreTrainedModel:
+    model = load_backbone("smollm2", "float32").eval().requires_grad_(False)
+    use_prompt_attention(model)
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", ["all", "odd", "last"])
+def test_smollm2_equals_the_literal_form(layers: str, smollm2: PreTrainedModel) -> None:
+    torch.manual_seed(3)
+    prompt = DeepPrompt(8, selected_layers(layers, 30), 576)
+    input_ids, mask = torch.randint(10, 40_000, (2, 14)), torch.ones(2, 14, dtype=torch.long)
+    by_layer = dict(zip(prompt.layers, prompt.embeddings, strict=True))
+    results = []
+    for states in (
+        literal_hidden_states(smollm2, by_layer, input_ids, mask),
+        prompted_states(smollm2, prompt, input_ids, mask),
+    ):
+        logits = smollm2.lm_head(states)
+        loss = torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), input_ids[:, 1:].flatten()
+        )
+        (gradient,) = torch.autograd.grad(loss, prompt.embeddings)
+        results.append((logits.detach(), gradient))
+    # Thirty layers of float32 rounding: differences count against the size of the whole.
+    for expected, ours in zip(*results, strict=True):
+        assert float((ours - expected).norm() / expected.norm()) < 1e-4
+
+
+@pytest.mark.slow
+def test_smollm2_reads_a_prompt_as_a_peft_prefix(smollm2: PreTrainedModel, tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    prompt = DeepPrompt(8, range(30), 576)
+    input_ids = torch.randint(10, 40_000, (2, 14))
+    save_prefix(as_prefix(prompt, smollm2), "smollm2", tmp_path)
+    peft_model = PeftModel.from_pretrained(load_backbone("smollm2", "float32"), str(tmp_path))
+    with torch.no_grad():
+        theirs = peft_model.eval()(input_ids=input_ids).logits
+        ours = smollm2.lm_head(
+            prompted_states(smollm2, prompt, input_ids, torch.ones_like(input_ids))
+        )
+    assert float((ours - theirs).norm() / theirs.norm()) < 1e-4
