@@ -22,14 +22,13 @@ from inference.components import EXTRACTOR_ADAPTER, Component, conditions_reques
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
 from inference.extraction import RequestMaker, chunks
-from inference.knowledge_base.output_log import Output, OutputLog
+from inference.knowledge_base.output_log import LOG_FILE, Output, OutputLog
 from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError, extend, is_built
 from inference.loop_options import MAX_BATCH_TOKENS
 from inference.retrieval.passages import Passage, load_corpus
 from models.atomic import atomic_write
 from models.sentence_encoder import load_sentence_encoder
 
-LOG_FILE = "outputs.jsonl"
 EXTRACTOR_FILE = "extractor.json"
 
 

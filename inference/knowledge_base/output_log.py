@@ -9,6 +9,8 @@ from pathlib import Path
 from inference.retrieval.passages import Passage
 from models.formats.fields import FieldReader, RecordError
 
+LOG_FILE = "outputs.jsonl"
+
 
 class DuplicateDocumentError(ValueError):
     """Two different documents under one id; the message names it."""

@@ -1,0 +1,136 @@
+"""Quality of the condition triplets of a knowledge base (Tri-RAG §IV-D).
+
+Structural integrity and support by rule over every document; with --judge also faithfulness, and
+with --questions condition alignment, scored from 1 to 5 by a language model.
+"""
+
+import argparse
+import asyncio
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.conditions import is_intact, is_supported
+from evaluation.report import emit_json, print_table
+from evaluation.significance import bootstrap_interval
+from inference.command_line import command, configure_logging, positive_int
+from inference.engines.contract import Engine
+from inference.engines.open_engine import ENGINE_KINDS, build_engine
+from inference.knowledge_base.output_log import LOG_FILE, Output, OutputLog
+from inference.knowledge_base.store import KnowledgeBaseError
+from inference.triplet_judge import Judged, alignment_prompt, faithfulness_prompt, judge
+from models.formats.conditions import ConditionTriplet, parse_conditions
+from models.formats.prompts import passage_text
+from models.formats.records import QuestionRecord, read_records
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--kb", required=True, type=Path, help="knowledge base that build_kb.py wrote")
+    add("--judge", metavar="MODEL", help="language model that scores: a backbone or an endpoint's")
+    add("--engine", choices=ENGINE_KINDS, default="transformers", help="what runs the judge")
+    add("--questions", type=Path, help="questions with supporting facts, for condition alignment")
+    add("--sample", type=positive_int, default=200, help="triplets that are judged (default: 200)")
+    add("--seed", type=int, default=0, help="of the sample (default: 0)")
+    add("--json", action="store_true", help="print the figures as one JSON object")
+    return parser
+
+
+def rule_figures(outputs: Sequence[Output]) -> dict[str, Any]:
+    """Structural integrity an output and support a triplet, with 95 % intervals."""
+    parsed = [parse_conditions(output.output) for output in outputs]
+    intact = [float(is_intact(p)) for p in parsed]
+    supported = [
+        float(is_supported(triplet, passage_text(output.title, output.text)))
+        for output, p in zip(outputs, parsed, strict=True)
+        for triplet in p.triplets
+    ]
+    figures: dict[str, Any] = {"documents": len(outputs), "triplets": len(supported)}
+    for name, values in (("structural_integrity", intact), ("support", supported)):
+        if values:
+            interval = bootstrap_interval(values)
+            figures[name] = interval.mean
+            figures[f"{name}_ci95"] = [interval.low, interval.high]
+    return figures
+
+
+def questions_of(records: Sequence[QuestionRecord]) -> dict[str, str]:
+    """A question for each supporting title: the first that needs it."""
+    found: dict[str, str] = {}
+    for record in records:
+        for title, _ in record.supporting_facts:
+            found.setdefault(title, record.question)
+    return found
+
+
+async def judge_figures(
+    engine: Engine, outputs: Sequence[Output], questions: dict[str, str], sample: int, seed: int
+) -> dict[str, Any]:
+    """Faithfulness of sampled triplets, and alignment of those whose document a question needs."""
+    units: list[tuple[Output, ConditionTriplet]] = [
+        (output, triplet)
+        for output in outputs
+        for triplet in parse_conditions(output.output).triplets
+    ]
+    rng = random.Random(seed)
+    chosen = rng.sample(units, min(sample, len(units)))
+    asked = [unit for unit in units if unit[0].title in questions]
+    asked = rng.sample(asked, min(sample, len(asked)))
+    faithful = await judge(
+        engine, [faithfulness_prompt(passage_text(o.title, o.text), t) for o, t in chosen]
+    )
+    aligned = await judge(
+        engine,
+        [alignment_prompt(passage_text(o.title, o.text), t, questions[o.title]) for o, t in asked],
+    )
+    return {**_scores("faithfulness", faithful), **_scores("condition_alignment", aligned)}
+
+
+def _scores(name: str, judged: Judged) -> dict[str, Any]:
+    return {
+        f"{name}_mean": judged.mean,
+        f"{name}_std": judged.deviation,
+        f"{name}_scored": len(judged.scores),
+        f"{name}_unreadable": judged.unreadable,
+    }
+
+
+async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    outputs = list(OutputLog(arguments.kb / LOG_FILE).outputs.values())
+    if not outputs:
+        raise KnowledgeBaseError(
+            f"{arguments.kb}: holds no extractor's output. Run inference/build_kb.py first"
+        )
+    figures = rule_figures(outputs)
+    if arguments.judge is None:
+        return figures
+    records = list(read_records(arguments.questions, QuestionRecord)) if arguments.questions else []
+    engine = build_engine(arguments.engine, backbone=arguments.judge)
+    try:
+        judged = await judge_figures(
+            engine, outputs, questions_of(records), arguments.sample, arguments.seed
+        )
+    finally:
+        await engine.close()
+    return {**figures, "judge": arguments.judge, **judged}
+
+
+@command
+def main() -> None:
+    """Run the command line."""
+    arguments = _parser().parse_args()
+    configure_logging()
+    figures = asyncio.run(_run(arguments))
+    print_table(
+        f"Triplets of {arguments.kb}", ["figure", "value"], list(map(list, figures.items()))
+    )
+    if arguments.json:
+        emit_json(figures)
+
+
+if __name__ == "__main__":
+    main()
