@@ -11,11 +11,18 @@ class Evidence:
     """The triplets that fit, as they were cut, and what was cut of them.
 
     cut_proofs: proofs shortened or taken out. left_out: triplets that did not fit at all.
+    cut_conclusion: whether even the first triplet alone had to lose the end of its conclusion.
     """
 
     triplets: tuple[ConditionTriplet, ...]
     cut_proofs: int = 0
     left_out: int = 0
+    cut_conclusion: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was cut."""
+        return not (self.cut_proofs or self.left_out or self.cut_conclusion)
 
     @property
     def text(self) -> str:
@@ -37,7 +44,7 @@ def fit_evidence(
         return count_tokens(format_conditions(chosen)) <= budget
 
     kept = list(triplets)
-    if fits(kept):
+    if not kept or fits(kept):
         return Evidence(tuple(kept))
     cut = 0
     for place in reversed(range(len(kept))):
@@ -50,9 +57,10 @@ def fit_evidence(
                 return Evidence(tuple(kept), cut)
     while len(kept) > 1 and not fits(kept):
         kept.pop()
-    if kept and not fits(kept):
+    too_long = not fits(kept)
+    if too_long:
         kept = [_shortest_conclusion(kept[0], fits)]
-    return Evidence(tuple(kept), cut, len(triplets) - len(kept))
+    return Evidence(tuple(kept), cut, len(triplets) - len(kept), too_long)
 
 
 def _longest_proof(

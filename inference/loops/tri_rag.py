@@ -97,7 +97,7 @@ class TriRagLoop:
         ][: self.settings.selected]
         chosen = [triplet for triplet, _ in fresh]
         evidence = fit_evidence(chosen, self.settings.budget, self.engine.count_tokens)
-        if evidence.cut_proofs or evidence.left_out:
+        if not evidence.is_whole:
             trace.notes.append(
                 f"evidence budget of {self.settings.budget} tokens: {evidence.cut_proofs} proofs "
                 f"cut, {evidence.left_out} triplets left out"
