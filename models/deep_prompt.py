@@ -38,10 +38,9 @@ class DeepPrompt(nn.Module):
         super().__init__()
         self.layers = tuple(layers)
         self.num_tokens = num_tokens
-        # Of a scale that the layer's norm takes away again; see the initialisations below.
-        self.embeddings = nn.Parameter(
-            torch.randn(len(self.layers), num_tokens, hidden_size) * 0.02
-        )
+        # The layer's norm takes any scale away again; with one scale for all layers and
+        # initialisations, a learning rate means the same everywhere.
+        self.embeddings = nn.Parameter(torch.randn(len(self.layers), num_tokens, hidden_size))
 
     def states(self, backbone: nn.Module, first_position: int | None = None) -> PromptStates:
         """Compute the keys and values that the selected layers' tokens attend to.
