@@ -1,7 +1,6 @@
 """Condition triplets of all sources of one build, passage by passage."""
 
 import argparse
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -10,6 +9,7 @@ from tqdm import tqdm
 from data_gen.aligned_passages import sample_id, supporting_titles
 from data_gen.condition_triplets import conditions_of_facts
 from data_gen.sentence_claims import conditions_of_sentences
+from data_gen.solving_steps import context_passages
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.open_source import read_questions
 from data_gen.triples_build import TriplesBuild
@@ -83,14 +83,13 @@ def supporting_sentences(
     records: Iterable[QuestionRecord],
 ) -> Iterator[tuple[PassageRecord, list[str], list[int]]]:
     """Passages that support a question, their sentences, and which of these support any."""
-    found: dict[str, tuple[PassageRecord, list[str], set[int]]] = {}
+    found: dict[tuple[str, str], tuple[PassageRecord, list[str], set[int]]] = {}
     for record in records:
         titles = supporting_titles([record])
-        for title, sentences in record.context:
+        passages = context_passages(record)
+        for passage, (title, sentences) in zip(passages, record.context, strict=True):
             if title in titles:
-                text = " ".join(sentence.strip() for sentence in sentences)
-                key = hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()
-                passage = PassageRecord(f"{record.id}/{title}", title, text)
+                key = (title, passage.text)
                 chosen = found.setdefault(key, (passage, sentences, set()))[2]
                 chosen.update(
                     index

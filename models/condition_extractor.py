@@ -168,11 +168,12 @@ class ConditionExtractor(nn.Module):
         """
         stored = read_component_config(folder, COMPONENT)
         config = ConditionExtractorConfig.from_dict(stored)
-        if isinstance(backbone, str) or backbone is None:
-            name = backbone or config.backbone
-            check_backbone(stored, backbone_id(name), folder)
-            backbone = load_backbone(name, dtype, config.backbone_revision)
-        check_backbone(stored, backbone_id(backbone), folder)
+        named = config.backbone if backbone is None else backbone
+        check_backbone(stored, backbone_id(named), folder)
+        if isinstance(named, str):
+            backbone = load_backbone(named, dtype, config.backbone_revision)
+        else:
+            backbone = named
         backbone.requires_grad_(False)
         model: nn.Module = backbone
         if config.adaptation == Adaptation.lora:

@@ -35,13 +35,14 @@ def clean_output(output: str, passage: str, was_cut: bool = False) -> Cleaned:
     if was_cut and triplets and not parsed.malformed:
         triplets = triplets[:-1]
         cleaned.dropped["cut off at the token limit"] += 1
-    for triplet in dict.fromkeys(map(normalised, triplets)):
+    distinct = dict.fromkeys(map(normalised, triplets))
+    for triplet in distinct:
         reason = degenerate(triplet, passage)
         if reason:
             cleaned.dropped[reason] += 1
         else:
             cleaned.triplets.append(triplet)
-    cleaned.dropped["the same triplet again"] += len(triplets) - len(set(map(normalised, triplets)))
+    cleaned.dropped["the same triplet again"] += len(triplets) - len(distinct)
     cleaned.dropped = +cleaned.dropped
     return cleaned
 
