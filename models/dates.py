@@ -69,3 +69,25 @@ def compare_dates(first: Date, second: Date) -> int | None:
         if left != right:
             return None if 0 in (left, right) else (-1 if left < right else 1)
     return 0
+
+
+def compare_spans(first: tuple[Date, Date], second: tuple[Date, Date]) -> int | None:
+    """-1 or 1 as the span between the first pair is shorter or longer; None where that is open.
+
+    Each span lies between the least and the most that its dates' precision allows, in days.
+    """
+    (least, most), (other_least, other_most) = _span_bounds(*first), _span_bounds(*second)
+    if least > other_most:
+        return 1
+    return -1 if other_least > most else None
+
+
+def _span_bounds(start: Date, end: Date) -> tuple[int, int]:
+    return _day_number(end, 1, 1) - _day_number(start, 12, 31), _day_number(
+        end, 12, 31
+    ) - _day_number(start, 1, 1)
+
+
+def _day_number(date: Date, month: int, day: int) -> int:
+    """Days with every month of 31, which orders spans to within a few days."""
+    return (date.year * 12 + (date.month or month)) * 31 + (date.day or day)

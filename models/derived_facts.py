@@ -1,95 +1,162 @@
 """Comparisons that a small language model cannot make itself, stated as further triples.
 
 Comparison questions ("who was born first?") need two dates compared. The text of the triples shows
-both dates; the result of comparing them is computed here and joins the history as a triple.
+both dates; the result of comparing them is computed here and joins the history as a triple, in the
+question's own terms: of the films that it names, not of their directors.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
+from unicodedata import combining, normalize
 
+from models.asked_comparison import BIRTH, DEATH, AskedComparison, Comparison, asked_comparison
 from models.country_names import canonical_country
-from models.dates import Date, compare_dates, parse_date
+from models.dates import Date, compare_dates, compare_spans, parse_date
 from models.formats.triples import Triple
 
 MAX_DERIVED_TRIPLES = 6
-COUNTRY_PREDICATES = frozenset(
-    {"country of citizenship", "citizenship", "country", "country of origin", "nationality"}
-)
 _BRACKETS = re.compile(r"\([^()]*\)")
 _WORD = re.compile(r"\w+")
-
-
-def subjects_in_question(question: str, triples: Iterable[Triple]) -> set[str]:
-    """Subjects that a question is about: those it names, and what their triples lead to.
-
-    Case, punctuation and what stands in brackets do not count: "The Imp (1919 film)" is named by
-    "film The Imp (1919 Film)". The second kind are a film's director, a person's father.
-    """
-    triples = list(triples)
-    asked = f" {_words(question)} "
-    named = {t.subject for t in triples if (key := _words(t.subject)) and f" {key} " in asked}
-    return named | {triple.object for triple in triples if triple.subject in named}
-
-
-def _words(text: str) -> str:
-    return " ".join(_WORD.findall(_BRACKETS.sub(" ", text).casefold()))
+# The relation and the value of a subject's triple.
+Value = tuple[str, str]
 
 
 def derive_comparisons(
     triples: Iterable[Triple], question: str, limit: int = MAX_DERIVED_TRIPLES
 ) -> list[Triple]:
-    """Triples that compare pairs of a question's subjects over a predicate that both have.
+    """Triples that compare the subjects which the question names, as it asks.
 
-    Subjects that the question is not about would crowd out those that it is.
-
-    Dates give (earlier subject, predicate + " earlier than", later subject), or " same as" where
-    both agree to the same precision; what the coarser date leaves open gives nothing. Values of
-    nationality-like predicates give " same as" or " different from", compared after demonyms are
-    led back to their country. A subject with two different values for a predicate is left out of
-    that predicate. At most `limit` triples, in the order in which predicates and subjects first
-    appear; triples that are there already are not repeated.
+    Dates give (the subject asked for, "date of birth earlier than", the other), with "later than"
+    where the question asks so and "same as" where both agree to the same precision; what the
+    coarser date leaves open gives nothing. Lifetimes give "lived longer than". Countries, after
+    demonyms, and other values give " same as" or " different from". What the question asks of the
+    films' directors is taken from the directors' triples and said of the films ("director date of
+    birth earlier than"). A subject with two different dates is left out. At most `limit` triples,
+    in the order in which the question names the subjects; none where it is no comparison.
     """
     given = list(dict.fromkeys(triples))
-    asked = subjects_in_question(question, given)
-    derived: list[Triple] = []
-    for predicate, values in _values_by_predicate([t for t in given if t.subject in asked]).items():
-        derived.extend(_compare_subjects(predicate, list(values.items())))
+    named, rest = named_subjects(question, given)
+    asked = asked_comparison(rest) if len(named) > 1 else None
+    if asked is None:
+        return []
+    values = {subject: _values(subject, asked, given) for subject in named}
+    derived = [
+        triple
+        for first, second in combinations([s for s in named if values[s]], 2)
+        for triple in _compare(asked, first, values[first], second, values[second])
+    ]
     present = set(given)
     return [triple for triple in dict.fromkeys(derived) if triple not in present][:limit]
 
 
-def _values_by_predicate(triples: Sequence[Triple]) -> dict[str, dict[str, list[str]]]:
-    table: dict[str, dict[str, list[str]]] = {}
+def named_subjects(question: str, triples: Iterable[Triple]) -> tuple[list[str], str]:
+    """Subjects that the question names, in its order, and the question's words without them.
+
+    Case, punctuation and what stands in brackets do not count: "The Imp (1919 film)" is named by
+    "film The Imp (1919 Film)". Of names within each other the longest is taken.
+    """
+    subjects: dict[str, str] = {}
     for triple in triples:
-        values = table.setdefault(triple.predicate, {}).setdefault(triple.subject, [])
-        if triple.object not in values:
-            values.append(triple.object)
-    return table
+        subjects.setdefault(_words(triple.subject), triple.subject)
+    rest = f" {_words(question)} "
+    places: dict[str, int] = {}
+    for key in sorted(filter(None, subjects), key=len, reverse=True):
+        place = rest.find(f" {key} ")
+        if place >= 0:
+            places[subjects[key]] = place
+            rest = rest.replace(f" {key} ", f" {'|' * len(key)} ")
+    return sorted(places, key=places.__getitem__), " ".join(_WORD.findall(rest))
 
 
-def _compare_subjects(predicate: str, subjects: list[tuple[str, list[str]]]) -> Iterator[Triple]:
-    if _is_country_predicate(predicate):
-        countries = [
-            (subject, {canonical_country(value) for value in values})
-            for subject, values in subjects
-        ]
-        for (first, left), (second, right) in combinations(countries, 2):
-            relation = "same as" if left & right else "different from"
-            yield Triple(first, f"{predicate} {relation}", second)
+def _words(text: str) -> str:
+    letters = (c for c in normalize("NFKD", _BRACKETS.sub(" ", text)) if not combining(c))
+    return " ".join(_WORD.findall("".join(letters).casefold()))
+
+
+def _values(subject: str, asked: AskedComparison, triples: Sequence[Triple]) -> list[Value]:
+    """What the question compares of `subject`: its own, or that of those it leads to."""
+    if not asked.via:
+        return _own_values(subject, asked, triples)
+    key = _words(subject)
+    leads = [t for t in triples if _words(t.subject) == key and asked.via in t.predicate.casefold()]
+    return [
+        (f"{lead.predicate} {predicate}", value)
+        for lead in leads
+        for predicate, value in _values_of_lead(lead.object, asked, triples)
+    ]
+
+
+def _values_of_lead(name: str, asked: AskedComparison, triples: Sequence[Triple]) -> list[Value]:
+    """The values of `name`, or of the one subject that shares its initial and last word."""
+    if values := _own_values(name, asked, triples):
+        return values
+    short = _initial_and_last(name)
+    others = {
+        _words(t.subject): t.subject for t in triples if _initial_and_last(t.subject) == short
+    }
+    return _own_values(others.popitem()[1], asked, triples) if len(others) == 1 and short else []
+
+
+def _initial_and_last(name: str) -> tuple[str, str] | None:
+    """("w", "wellman") for "William A. Wellman"; None for a single word."""
+    words = _words(name).split()
+    return (words[0][0], words[-1]) if len(words) > 1 else None
+
+
+def _own_values(subject: str, asked: AskedComparison, triples: Sequence[Triple]) -> list[Value]:
+    key = _words(subject)
+    return [
+        (triple.predicate, triple.object)
+        for triple in triples
+        if _words(triple.subject) == key
+        and " ".join(triple.predicate.casefold().split()) in asked.predicates
+    ]
+
+
+def _compare(
+    asked: AskedComparison, first: str, left: list[Value], second: str, right: list[Value]
+) -> Iterator[Triple]:
+    relation = left[0][0]
+    if asked.kind in (Comparison.COUNTRY, Comparison.VALUE):
+        agree = _objects(asked, left) & _objects(asked, right)
+        yield Triple(first, f"{relation} {'same as' if agree else 'different from'}", second)
         return
-    dates = [(subject, date) for subject, values in subjects if (date := _single_date(values))]
-    for (first, left_date), (second, right_date) in combinations(dates, 2):
-        order = compare_dates(left_date, right_date)
-        if order == 0:
-            yield Triple(first, f"{predicate} same as", second)
-        elif order is not None:
-            earlier, later = (first, second) if order < 0 else (second, first)
-            yield Triple(earlier, f"{predicate} earlier than", later)
+    if asked.kind is Comparison.LIFETIME:
+        order, (less, more) = _compare_lifetimes(left, right), ("lived shorter", "lived longer")
+    else:
+        order = _compare_single_dates(left, right)
+        less, more = f"{relation} earlier", f"{relation} later"
+    if order == 0:
+        yield Triple(first, f"{relation} same as", second)
+    elif order is not None:
+        wanted, other = (first, second) if (order > 0) is asked.later else (second, first)
+        yield Triple(wanted, f"{more if asked.later else less} than", other)
 
 
-def _is_country_predicate(predicate: str) -> bool:
-    return " ".join(predicate.lower().split()) in COUNTRY_PREDICATES
+def _objects(asked: AskedComparison, values: list[Value]) -> set[str]:
+    same = canonical_country if asked.kind is Comparison.COUNTRY else _words
+    return {same(value) for _, value in values}
+
+
+def _compare_single_dates(left: list[Value], right: list[Value]) -> int | None:
+    first = _single_date([value for _, value in left])
+    second = _single_date([value for _, value in right])
+    return compare_dates(first, second) if first and second else None
+
+
+def _compare_lifetimes(left: list[Value], right: list[Value]) -> int | None:
+    spans = []
+    for values in (left, right):
+        dates = [
+            _single_date([value for relation, value in values if relation.casefold() in predicates])
+            for predicates in (BIRTH, DEATH)
+        ]
+        spans.append(dates)
+    (born, died), (other_born, other_died) = spans
+    if not (born and died and other_born and other_died):
+        return None
+    return compare_spans((born, died), (other_born, other_died))
 
 
 def _single_date(values: Sequence[str]) -> Date | None:
