@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.dates import Date, compare_dates, parse_date
+from models.dates import Date, compare_dates, compare_spans, parse_date
 
 FORMATS = ("%d %B %Y", "%B %d, %Y", "%d %b. %Y", "%d %b %Y", "%Y-%m-%d", "%B %d %Y")
 DATES = st.dates(min_value=date(1000, 1, 1), max_value=date(2100, 12, 31))
@@ -77,3 +77,11 @@ def test_coarse_dates_decide_only_what_they_show() -> None:
     assert compare_dates(Date(1982), Date(1983, 3, 7)) == -1
     assert compare_dates(Date(1982, 4), Date(1982, 3, 7)) == 1
     assert compare_dates(Date(1982), Date(1982)) == 0
+
+
+def test_spans_are_compared_as_far_as_their_dates_allow() -> None:
+    long, short = (Date(1900), Date(1980)), (Date(1910, 5, 3), Date(1950, 1, 1))
+    assert compare_spans(long, short) == 1 and compare_spans(short, long) == -1
+    assert compare_spans((Date(1900), Date(1950)), (Date(1901), Date(1951))) is None
+    one_day = (Date(1900, 1, 1), Date(1950, 1, 2)), (Date(1900, 1, 1), Date(1950, 1, 1))
+    assert compare_spans(*one_day) == 1
