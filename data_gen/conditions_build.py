@@ -35,6 +35,7 @@ class ConditionsBuild:
         self.skipped: SkippedRecords = self.facts.skipped
         self.kinds: Counter[str] = self.facts.kinds
         self.sources = self.facts.sources
+        self._texts: set[str] = set()
 
     def samples(self) -> list[ConditionSample]:
         """One record a triplet; those of one passage follow each other and share its text."""
@@ -50,7 +51,14 @@ class ConditionsBuild:
     def _records(
         self, passage_id: str, text: str, triplets: Iterable[ConditionTriplet]
     ) -> Iterator[ConditionSample]:
-        """The first triplets of a passage in the order of their proofs, each condition once."""
+        """The first triplets of a passage in the order of their proofs, each condition once.
+
+        None for a passage that another source has given before.
+        """
+        if text in self._texts:
+            self.kinds["left out: another source's passage"] += 1
+            return
+        self._texts.add(text)
         distinct: dict[str, ConditionTriplet] = {}
         for triplet in triplets:
             distinct.setdefault(triplet.condition, triplet)

@@ -22,6 +22,7 @@ from models.checkpoint import (
 )
 from models.weights import copy_weights
 
+ADAPTER_CONFIG_FILE = "adapter_config.json"
 PACKAGES = ("torch", "transformers", "peft", "torch-geometric", "safetensors")
 CARD_FIELDS = ("sources", "seed", "splits")
 # Where things lay on the machine that trained says nothing to others.
@@ -72,7 +73,9 @@ def ship(component: Path, data: Path, out: Path) -> dict[str, Any]:
     metrics = shipped_metrics(component)
 
     def write(target: Path) -> None:
-        shutil.copyfile(component / "adapter_config.json", target / "adapter_config.json")
+        # A layer-wise soft prompt is no PEFT adapter and has no such file.
+        if (component / ADAPTER_CONFIG_FILE).is_file():
+            shutil.copyfile(component / ADAPTER_CONFIG_FILE, target / ADAPTER_CONFIG_FILE)
         (target / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n")
         copy_weights(component, target, torch.bfloat16)
 

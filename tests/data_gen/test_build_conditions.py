@@ -71,6 +71,17 @@ def test_the_world_gives_condition_triplets(tmp_path: Path) -> None:
     assert len(proven) > 0.9 * len(samples)
 
 
+def test_a_passage_of_two_sources_is_taken_once(tmp_path: Path) -> None:
+    first = write_lines(tmp_path / "a.jsonl", [hotpot(1), hotpot(2)])
+    second = write_lines(tmp_path / "b.jsonl", [hotpot(2), hotpot(3)])
+    sources = ("--source", f"hotpotqa={first}", "--source", f"hotpotqa={second}")
+    options = ("--tokenizer", "words", "--fractions", "1,0,0", "--out", tmp_path / "out")
+    done = run("build_conditions.py", *sources, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    conditions = [sample.condition for sample in read_all(tmp_path / "out")["train"]]
+    assert len(conditions) == len(set(conditions)) and len(conditions) >= 3
+
+
 def test_no_samples_is_an_error(tmp_path: Path) -> None:
     empty = write_lines(tmp_path / "hotpot.jsonl", [{**hotpot(1), "supporting_facts": []}])
     done = run(

@@ -1,6 +1,7 @@
 """Shipped components are half the size, load like any other, and say what they were made from."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 from models.checkpoint import CheckpointError, verify_component
+from models.condition_extractor import ConditionExtractor, build_condition_extractor
+from models.condition_extractor_config import ConditionExtractorConfig
+from models.deep_prompt import DeepPrompt
 from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
 from tests.tiny import tiny_backbone
 from training.ship import ship
@@ -42,6 +46,18 @@ def test_weights_are_bfloat16_and_load(trained: Path) -> None:
     assert manifest["metrics"] == {"eval_loss": 0.5, "settings": {"train": {"seed": 1}}}
     assert manifest["data"] == {"sources": CARD["sources"], "seed": 3}
     assert set(manifest["versions"]) >= {"torch", "peft"}
+
+
+def test_a_soft_prompt_ships_without_an_adapter(trained: Path) -> None:
+    config = ConditionExtractorConfig(backbone=str(trained / "backbone"), num_prompt_tokens=3)
+    extractor = build_condition_extractor(config, "float32")
+    extractor.save_pretrained(trained / "prompt")
+    shutil.copyfile(trained / "run" / "metrics.json", trained / "prompt" / "metrics.json")
+    ship(trained / "prompt", trained / "data", trained / "shipped")
+    read = ConditionExtractor.from_pretrained(trained / "shipped", dtype="float32")
+    assert isinstance(read.prompt, DeepPrompt) and isinstance(extractor.prompt, DeepPrompt)
+    expected = extractor.prompt.embeddings.to(torch.bfloat16).float()
+    assert torch.equal(read.prompt.embeddings, expected)
 
 
 def test_command_line_and_missing_card(trained: Path) -> None:
