@@ -7,7 +7,6 @@ with further documents alone, and only what is new is extracted and embedded.
 
 import argparse
 import asyncio
-import itertools
 import json
 import time
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from inference.knowledge_base.output_log import LOG_FILE, Output, OutputLog
 from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError, extend, is_built
 from inference.loop_options import MAX_BATCH_TOKENS
 from inference.retrieval.passages import Passage, load_corpus
+from inference.retrieval.question_contexts import documents_of_questions
 from models.atomic import atomic_write
 from models.sentence_encoder import load_sentence_encoder
 
@@ -44,6 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtype", choices=("bfloat16", "float32", "auto"), default="bfloat16")
     add("--max-batch-size", type=positive_int, default=64, help="documents at once (default: 64)")
     add("--limit", type=positive_int, help="only the first so many documents")
+    add("--questions", type=Path, help="only documents in the contexts of these questions")
+    add("--question-limit", type=positive_int, help="of the first so many of them")
     add("--json", action="store_true", help="print the counts as one JSON object")
     return parser
 
@@ -98,7 +100,10 @@ def _named(extractor: dict[str, str]) -> str:
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     started = time.perf_counter()
     encoder = load_sentence_encoder(arguments.encoder)
-    corpus = list(itertools.islice(load_corpus(arguments.corpus), arguments.limit))
+    corpus = load_corpus(arguments.corpus)
+    if arguments.questions:
+        corpus = documents_of_questions(corpus, arguments.questions, arguments.question_limit)
+    corpus = corpus[: arguments.limit]
     component = Component.open(arguments.extractor, "tri_rag")
     check_extractor(arguments.out, component)
     log = OutputLog(arguments.out / LOG_FILE)

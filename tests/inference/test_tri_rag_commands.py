@@ -81,7 +81,8 @@ def build(run: Run, extractor: Path, tmp_path: Path) -> Callable[..., dict[str, 
         write_records(tmp_path / "corpus.jsonl", passages)
         return run(
             inference.build_kb.main, "--corpus", tmp_path / "corpus.jsonl",
-            "--extractor", options.get("extractor", extractor), "--out", tmp_path / "kb",
+            "--extractor", options.pop("extractor", extractor), "--out", tmp_path / "kb",
+            *(part for name, value in options.items() for part in (f"--{name}", value)),
         )  # fmt: skip
 
     return build_from
@@ -125,6 +126,24 @@ def test_an_interrupted_build_goes_on(
     assert not (tmp_path / "kb" / "base").exists()
     done = build(*PASSAGES)
     assert (done["extracted now"], done["known before"], done["entries"]) == (3, 1, 2)
+
+
+def test_only_what_the_questions_come_with(
+    build: Callable[..., dict[str, Any]], engines: list[ScriptedEngine], tmp_path: Path
+) -> None:
+    questions = [
+        QuestionRecord("q1", "Where?", "Rome", context=[("Ada", ["Ada was born", " in Rome."])]),
+        QuestionRecord("q2", "Where?", "Oslo", context=[("Ben", ["Ben was born in Oslo."])]),
+    ]
+    write_records(tmp_path / "questions.jsonl", questions)
+    first = build(*PASSAGES, questions=tmp_path / "questions.jsonl", **{"question-limit": 1})
+    assert (first["documents"], first["entries"]) == (1, 1)
+    both = build(*PASSAGES, questions=tmp_path / "questions.jsonl")
+    assert (both["documents"], both["entries"]) == (3, 2)
+    write_records(tmp_path / "questions.jsonl", [QuestionRecord("q", "Where?", "Rome")])
+    with pytest.raises(SystemExit) as stop:
+        build(*PASSAGES, questions=tmp_path / "questions.jsonl")
+    assert "questions.jsonl" in str(stop.value)
 
 
 def test_two_documents_of_one_id_end_with_one_line(
