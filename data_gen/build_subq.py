@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_gen.card import CountTokens, ras_figures, token_counter, write_card
 from data_gen.labels import CheckedSamples, check_labels
-from data_gen.sampling import PlanSampling, choose_plan_samples
+from data_gen.sampling import PlanSampling, choose_plan_samples, first_plan_counts
 from data_gen.source_args import add_common_options, named_path
 from data_gen.subq_build import SubqBuild
 from data_gen.write_splits import write_splits
@@ -107,6 +107,7 @@ def make_card(
         "answering": figures["answer"],
         "counts": {
             **build.counts,
+            **first_plan_counts(checked.samples),
             "prompts that came again": checked.repeats,
             "contradictory samples dropped": checked.contradictions,
         },

@@ -1,11 +1,14 @@
 """Choosing a part of the planner samples, so that trainings stay affordable."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from data_gen.splits import hash_fraction
 from models.formats.plan import PlanAction
 from models.formats.records import RasSample
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,3 +44,19 @@ def _kept_without_history(sample: RasSample, sampling: PlanSampling) -> bool:
     if sample.label == PlanAction.NO_RETRIEVAL:
         return True
     return hash_fraction(f"{sample.question_id}/first", sampling.seed) < sampling.first_fraction
+
+
+def first_plan_counts(samples: Iterable[RasSample]) -> dict[str, int]:
+    """How often a plan without a history asks for a retrieval, and how often for nothing.
+
+    Logs a warning where most ask for nothing: a planner learns from these never to retrieve.
+    """
+    first = [s.label for s in samples if s.task == "plan" and not s.history]
+    nothing = first.count(PlanAction.NO_RETRIEVAL)
+    if len(first) > nothing > len(first) / 2:
+        logger.warning(
+            "%d of %d plans without a history are %s: a planner learns from them never to "
+            "retrieve. Raise --first-plan-fraction or cap --no-retrieval",
+            nothing, len(first), PlanAction.NO_RETRIEVAL,
+        )  # fmt: skip
+    return {"first plans that ask": len(first) - nothing, "first plans that ask nothing": nothing}

@@ -49,7 +49,7 @@ def build_steps(out: Path, questions: int, seed: int) -> list[Step]:
         exclude=held_out,
         top_k=TOP_K,
         max_triples=MAX_TRIPLES,
-        first_plan_fraction=0.15,
+        first_plan_fraction=0.5,
         plan_samples_per_question=1.2,
         # With the world's own shares and seed, the world's splits are kept.
         fractions="0.8,0.1,0.1",

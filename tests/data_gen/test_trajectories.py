@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from data_gen.context_search import PassageSearch
 from data_gen.labels import ContradictoryLabelsError, check_labels
 from data_gen.passage_triples import PassageTriples
-from data_gen.sampling import PlanSampling, choose_plan_samples
+from data_gen.sampling import PlanSampling, choose_plan_samples, first_plan_counts
 from data_gen.solving_steps import (
     aligned_titles,
     decomposition_steps,
@@ -271,6 +271,17 @@ def test_sampling_leaves_the_labels_their_shares() -> None:
     asked = sum(s.label != "[SUFFICIENT]" for s in kept)
     assert 540 < len(kept) < 660
     assert 0.45 < asked / len(kept) < 0.55
+
+
+def test_mostly_no_retrieval_at_the_start_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    asks = RasSample("a/plan/0", "plan", "A?", [], "[SUBQ] A?")
+    nothing = RasSample("b/plan/0", "plan", "B?", [], "[NO_RETRIEVAL]")
+    later = RasSample("c/plan/1", "plan", "C?", [HistoryStep("C?", (DIRECTOR,))], "[SUFFICIENT]")
+    counts = first_plan_counts([asks, nothing, later])
+    assert list(counts.values()) == [1, 1] and not caplog.records
+    assert list(first_plan_counts([nothing, later]).values()) == [0, 1] and not caplog.records
+    first_plan_counts([asks, nothing, nothing])
+    assert "2 of 3" in caplog.text and "--first-plan-fraction" in caplog.text
 
 
 def test_search_finds_by_title_and_drops_what_shares_no_word() -> None:
