@@ -1,5 +1,6 @@
 """Layer-wise soft prompts against the literal form of Tri-RAG eq. 5 to 7, and their invariances."""
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -255,8 +256,17 @@ def smollm2() -> PreTrainedModel:
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", ["all", "odd", "last"])
 def test_smollm2_equals_the_literal_form(layers: str, smollm2: PreTrainedModel) -> None:
+    # Thirty layers round a float32 gradient by more than 1e-4 on some processors. In float64 the
+    # norms' and the rotary angles' own float32 is left.
+    logits, gradient = _distances(layers, smollm2)
+    assert logits < 1e-4 and gradient < 5e-4
+    assert max(_distances(layers, deepcopy(smollm2).double())) < 1e-4
+
+
+def _distances(layers: str, smollm2: PreTrainedModel) -> tuple[float, float]:
+    """How far logits and gradients are from the literal form's, in shares of their size."""
     torch.manual_seed(3)
-    prompt = DeepPrompt(8, selected_layers(layers, 30), 576)
+    prompt = DeepPrompt(8, selected_layers(layers, 30), 576).to(smollm2.dtype)
     input_ids, mask = torch.randint(10, 40_000, (2, 14)), torch.ones(2, 14, dtype=torch.long)
     by_layer = dict(zip(prompt.layers, prompt.embeddings, strict=True))
     results = []
@@ -270,9 +280,11 @@ def test_smollm2_equals_the_literal_form(layers: str, smollm2: PreTrainedModel) 
         )
         (gradient,) = torch.autograd.grad(loss, prompt.embeddings)
         results.append((logits.detach(), gradient))
-    # Thirty layers of float32 rounding: differences count against the size of the whole.
-    for expected, ours in zip(*results, strict=True):
-        assert float((ours - expected).norm() / expected.norm()) < 1e-4
+    logits, gradient = (
+        float((ours - expected).norm() / expected.norm())
+        for expected, ours in zip(*results, strict=True)
+    )
+    return logits, gradient
 
 
 @pytest.mark.slow
