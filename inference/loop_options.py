@@ -32,6 +32,7 @@ class LoopOptions:
     engine: str = "transformers"
     dtype: str = "bfloat16"
     retriever: str = "hybrid"
+    title_weight: int = 5
     encoder: str = "minilm"
     index: Path | None = None
     cache: Path | None = None
@@ -70,6 +71,11 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
         help="of the backbone's weights (default: %(default)s)",
     )
     add("--retriever", choices=RETRIEVER_KINDS, help="how to search (default: %(default)s)")
+    add(
+        "--title-weight",
+        type=positive_int,
+        help="how often BM25 counts a passage's title (default: %(default)s)",
+    )
     add("--encoder", help="sentence encoder of the dense index (default: %(default)s)")
     add("--index", type=Path, metavar="DIR", help="folder of saved indexes, made where missing")
     add(

@@ -95,7 +95,9 @@ def _build(
         return StaticRasLoop(reader, extractor)
     if options.loop == "tri_rag":
         return _tri_rag(options, engine, reader, corpus)
-    retriever = build_retriever(options.retriever, corpus, options.encoder, options.index)
+    retriever = build_retriever(
+        options.retriever, corpus, options.encoder, options.index, options.title_weight
+    )
     if options.loop == "single":
         return SingleShotLoop(engine, retriever, options.top_k)
     assert extractor is not None

@@ -280,11 +280,11 @@ def _distances(layers: str, smollm2: PreTrainedModel) -> tuple[float, float]:
         )
         (gradient,) = torch.autograd.grad(loss, prompt.embeddings)
         results.append((logits.detach(), gradient))
-    logits, gradient = (
+    apart = [
         float((ours - expected).norm() / expected.norm())
         for expected, ours in zip(*results, strict=True)
-    )
-    return logits, gradient
+    ]
+    return apart[0], apart[1]
 
 
 @pytest.mark.slow

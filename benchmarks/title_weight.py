@@ -1,0 +1,92 @@
+"""How often BM25 should count a passage's title: passages found for annotated questions.
+
+A question about one entity, made from each evidence triple whose subject titles a passage, should
+find that passage; the main question should find all its supporting passages.
+
+    benchmarks/title_weight.py --questions train.jsonl --corpus corpus.jsonl
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+# A script run by path finds its packages even where the project is not installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tqdm import tqdm
+
+from data_gen.subqueries import relation_question
+from evaluation.report import emit_json, print_table
+from inference.retrieval.bm25 import Bm25Retriever
+from inference.retrieval.passages import Passage, load_corpus
+from models.formats.records import QuestionRecord, read_records
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--questions", required=True, type=Path, help="with supporting facts and evidences")
+    add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
+    add("--weights", type=int, nargs="+", default=[1, 2, 3, 5, 8], help="(default: 1 2 3 5 8)")
+    add("--limit", type=int, default=600, help="questions (default: 600)")
+    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
+    return parser
+
+
+def wanted_passages(
+    records: Sequence[QuestionRecord], titles: set[str]
+) -> tuple[list[tuple[str, set[str]]], list[tuple[str, set[str]]]]:
+    """(query, titles it should find) of the main questions, and of those about one entity."""
+    main: list[tuple[str, set[str]]] = []
+    single: list[tuple[str, set[str]]] = []
+    for record in records:
+        supporting = {title for title, _ in record.supporting_facts} & titles
+        main.append((record.question, supporting))
+        single += [
+            (relation_question(fact.subject, fact.predicate), {fact.subject})
+            for fact in record.evidences
+            if fact.subject in supporting
+        ]
+    return [pair for pair in main if pair[1]], single
+
+
+def recall(retriever: Bm25Retriever, pairs: Sequence[tuple[str, set[str]]], top_k: int) -> float:
+    """Mean share of the wanted titles among the first `top_k` passages."""
+    found = retriever.search([query for query, _ in pairs], top_k)
+    shares = [
+        len(wanted & {hit.passage.title for hit in hits}) / len(wanted)
+        for hits, (_, wanted) in zip(found, pairs, strict=True)
+    ]
+    return sum(shares) / max(len(shares), 1)
+
+
+def compare(
+    corpus: Sequence[Passage], records: Sequence[QuestionRecord], weights: Sequence[int]
+) -> list[dict[str, Any]]:
+    """A row of recalls for each title weight."""
+    main, single = wanted_passages(records, {passage.title for passage in corpus})
+    rows = []
+    for weight in tqdm(weights, desc="title weights"):
+        retriever = Bm25Retriever(corpus, weight)
+        row: dict[str, Any] = {"title_weight": weight}
+        row |= {f"entity_recall@{k}": recall(retriever, single, k) for k in (1, 3) if single}
+        row |= {f"question_recall@{k}": recall(retriever, main, k) for k in (3, 5)}
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    """Run the command."""
+    options = _parser().parse_args()
+    records = list(read_records(options.questions, QuestionRecord))[: options.limit]
+    rows = compare(load_corpus(options.corpus), records, options.weights)
+    print_table("Passages found", list(rows[0]), [list(row.values()) for row in rows])
+    emit_json({"benchmark": "title_weight", "questions": options.questions.name, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
