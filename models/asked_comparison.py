@@ -7,6 +7,10 @@ from enum import StrEnum
 _WORD = re.compile(r"\w+")
 
 
+def _whole_words(words: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{words})\b")
+
+
 class Comparison(StrEnum):
     """How the values of two subjects are compared."""
 
@@ -38,33 +42,34 @@ _FOUNDING = frozenset({"inception", "founded", "established", "foundation date",
 _COUNTRY = frozenset(
     {"country of citizenship", "citizenship", "country", "country of origin", "nationality"}
 )
-_LATER = re.compile(r"later|latest|last|younger|youngest|newer|newest|recent|recently|longer")
-_EARLIER = re.compile(r"first|earlier|earliest|older|oldest|elder|before")
+_LATER = _whole_words(r"later|latest|last|younger|youngest|newer|newest|recent|recently|longer")
+_EARLIER = _whole_words(r"first|earlier|earliest|older|oldest|elder|before")
+_LIFETIME = _whole_words(r"lived|live|lifespan|life")
 # A question's words, and the dates that they are about; the first row that fits counts. People
 # and companies are both "older": whichever dates the subjects have.
 _DATES = (
-    (re.compile(r"died|death|dead|die"), DEATH),
-    (re.compile(r"founded|established|formed|created|opened|inception"), _FOUNDING),
+    (_whole_words(r"died|death|dead|die"), DEATH),
+    (_whole_words(r"founded|established|formed|created|opened|inception"), _FOUNDING),
     (
-        re.compile(r"released|came out|come out|published|publication|release|issued"),
+        _whole_words(r"released|came out|come out|published|publication|release|issued"),
         _RELEASE | _FOUNDING,
     ),
-    (re.compile(r"born|birth"), BIRTH),
-    (re.compile(r"older|oldest|elder|younger|youngest|newer"), BIRTH | _FOUNDING | _RELEASE),
+    (_whole_words(r"born|birth"), BIRTH),
+    (_whole_words(r"older|oldest|elder|younger|youngest|newer"), BIRTH | _FOUNDING | _RELEASE),
 )
-_AGREEING = re.compile(r"same|both|share|shared|common")
+_AGREEING = _whole_words(r"same|both|share|shared|common")
 # The same for what two subjects may have in common.
 _VALUES = (
-    (re.compile(r"country|countries|nationality|nationalities|citizens?|citizenship"), _COUNTRY),
-    (re.compile(r"born|birth|birthplace"), frozenset({"place of birth"})),
-    (re.compile(r"died|death"), frozenset({"place of death"})),
-    (re.compile(r"study|studied|educated|university|school"), frozenset({"educated at"})),
-    (re.compile(r"based|headquarters"), frozenset({"headquarters location"})),
-    (re.compile(r"employer|work|worked|employed"), frozenset({"employer"})),
-    (re.compile(r"label"), frozenset({"record label"})),
-    (re.compile(r"author|written|wrote"), frozenset({"author"})),
-    (re.compile(r"director|directed"), frozenset({"director"})),
-    (re.compile(r"performer|performed"), frozenset({"performer"})),
+    (_whole_words(r"country|countries|nationality|nationalities|citizens?|citizenship"), _COUNTRY),
+    (_whole_words(r"born|birth|birthplace"), frozenset({"place of birth"})),
+    (_whole_words(r"died|death"), frozenset({"place of death"})),
+    (_whole_words(r"study|studied|educated|university|school"), frozenset({"educated at"})),
+    (_whole_words(r"based|headquarters"), frozenset({"headquarters location"})),
+    (_whole_words(r"employer|work|worked|employed"), frozenset({"employer"})),
+    (_whole_words(r"label"), frozenset({"record label"})),
+    (_whole_words(r"author|written|wrote"), frozenset({"author"})),
+    (_whole_words(r"director|directed"), frozenset({"director"})),
+    (_whole_words(r"performer|performed"), frozenset({"performer"})),
 )
 # Words for what leads from a work to those who made it, as stems that relations share.
 _VIA = re.compile(
@@ -83,12 +88,13 @@ def asked_comparison(question: str) -> AskedComparison | None:
     text = " ".join(_WORD.findall(question.casefold()))
     lead = _VIA.search(text)
     via = lead[0].split()[-1][:_STEM_LENGTH] if lead else ""
-    if _has(_LATER, text) or _has(_EARLIER, text):
-        return _asked_dates(text, via, later=_has(_LATER, text))
-    if not _has(_AGREEING, text):
+    later = _LATER.search(text) is not None
+    if later or _EARLIER.search(text):
+        return _asked_dates(text, via, later=later)
+    if not _AGREEING.search(text):
         return None
     for words, predicates in _VALUES:
-        if _has(words, text):
+        if words.search(text):
             own = any(predicate[:_STEM_LENGTH] == via for predicate in predicates)
             kind = Comparison.COUNTRY if predicates is _COUNTRY else Comparison.VALUE
             return AskedComparison(kind, predicates, "" if own or "label" in text else via)
@@ -96,13 +102,9 @@ def asked_comparison(question: str) -> AskedComparison | None:
 
 
 def _asked_dates(text: str, via: str, *, later: bool) -> AskedComparison | None:
-    if _has(re.compile(r"lived|live|lifespan|life"), text):
+    if _LIFETIME.search(text):
         return AskedComparison(Comparison.LIFETIME, BIRTH | DEATH, via, later)
     for words, predicates in _DATES:
-        if _has(words, text):
+        if words.search(text):
             return AskedComparison(Comparison.DATE, predicates, via, later)
     return None
-
-
-def _has(words: re.Pattern[str], text: str) -> bool:
-    return re.search(rf"\b(?:{words.pattern})\b", text) is not None

@@ -20,6 +20,8 @@ _BRACKETS = re.compile(r"\([^()]*\)")
 _WORD = re.compile(r"\w+")
 # The relation and the value of a subject's triple.
 Value = tuple[str, str]
+# Triples by the words of their subject.
+Facts = dict[str, list[Triple]]
 
 
 def derive_comparisons(
@@ -40,7 +42,8 @@ def derive_comparisons(
     asked = asked_comparison(rest) if len(named) > 1 else None
     if asked is None:
         return []
-    values = {subject: _values(subject, asked, given) for subject in named}
+    facts = _by_subject(given)
+    values = {subject: _values(subject, asked, facts) for subject in named}
     derived = [
         triple
         for first, second in combinations([s for s in named if values[s]], 2)
@@ -74,43 +77,46 @@ def _words(text: str) -> str:
     return " ".join(_WORD.findall("".join(letters).casefold()))
 
 
-def _values(subject: str, asked: AskedComparison, triples: Sequence[Triple]) -> list[Value]:
+def _by_subject(triples: Iterable[Triple]) -> Facts:
+    facts: Facts = {}
+    for triple in triples:
+        facts.setdefault(_words(triple.subject), []).append(triple)
+    return facts
+
+
+def _values(subject: str, asked: AskedComparison, facts: Facts) -> list[Value]:
     """What the question compares of `subject`: its own, or that of those it leads to."""
-    if not asked.via:
-        return _own_values(subject, asked, triples)
     key = _words(subject)
-    leads = [t for t in triples if _words(t.subject) == key and asked.via in t.predicate.casefold()]
+    if not asked.via:
+        return _own_values(key, asked, facts)
     return [
         (f"{lead.predicate} {predicate}", value)
-        for lead in leads
-        for predicate, value in _values_of_lead(lead.object, asked, triples)
+        for lead in facts[key]
+        if asked.via in lead.predicate.casefold()
+        for predicate, value in _values_of_lead(_words(lead.object), asked, facts)
     ]
 
 
-def _values_of_lead(name: str, asked: AskedComparison, triples: Sequence[Triple]) -> list[Value]:
-    """The values of `name`, or of the one subject that shares its initial and last word."""
-    if values := _own_values(name, asked, triples):
+def _values_of_lead(key: str, asked: AskedComparison, facts: Facts) -> list[Value]:
+    """The values of a name, or of the one subject that shares its initial and last word."""
+    if values := _own_values(key, asked, facts):
         return values
-    short = _initial_and_last(name)
-    others = {
-        _words(t.subject): t.subject for t in triples if _initial_and_last(t.subject) == short
-    }
-    return _own_values(others.popitem()[1], asked, triples) if len(others) == 1 and short else []
+    short = _initial_and_last(key)
+    others = [other for other in facts if short and _initial_and_last(other) == short]
+    return _own_values(others[0], asked, facts) if len(others) == 1 else []
 
 
-def _initial_and_last(name: str) -> tuple[str, str] | None:
-    """("w", "wellman") for "William A. Wellman"; None for a single word."""
-    words = _words(name).split()
+def _initial_and_last(key: str) -> tuple[str, str] | None:
+    """("w", "wellman") for "william a wellman"; None for a single word."""
+    words = key.split()
     return (words[0][0], words[-1]) if len(words) > 1 else None
 
 
-def _own_values(subject: str, asked: AskedComparison, triples: Sequence[Triple]) -> list[Value]:
-    key = _words(subject)
+def _own_values(key: str, asked: AskedComparison, facts: Facts) -> list[Value]:
     return [
         (triple.predicate, triple.object)
-        for triple in triples
-        if _words(triple.subject) == key
-        and " ".join(triple.predicate.casefold().split()) in asked.predicates
+        for triple in facts.get(key, [])
+        if " ".join(triple.predicate.casefold().split()) in asked.predicates
     ]
 
 
@@ -146,17 +152,16 @@ def _compare_single_dates(left: list[Value], right: list[Value]) -> int | None:
 
 
 def _compare_lifetimes(left: list[Value], right: list[Value]) -> int | None:
-    spans = []
-    for values in (left, right):
-        dates = [
-            _single_date([value for relation, value in values if relation.casefold() in predicates])
-            for predicates in (BIRTH, DEATH)
-        ]
-        spans.append(dates)
-    (born, died), (other_born, other_died) = spans
-    if not (born and died and other_born and other_died):
-        return None
-    return compare_spans((born, died), (other_born, other_died))
+    first, second = _lifetime(left), _lifetime(right)
+    return compare_spans(first, second) if first and second else None
+
+
+def _lifetime(values: list[Value]) -> tuple[Date, Date] | None:
+    born, died = (
+        _single_date([value for relation, value in values if relation.casefold() in predicates])
+        for predicates in (BIRTH, DEATH)
+    )
+    return (born, died) if born and died else None
 
 
 def _single_date(values: Sequence[str]) -> Date | None:
