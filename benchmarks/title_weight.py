@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 # A script run by path finds its packages even where the project is not installed.
@@ -19,6 +20,7 @@ from tqdm import tqdm
 
 from data_gen.subqueries import relation_question
 from evaluation.report import emit_json, print_table
+from evaluation.retrieval import recall_at_k
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import Passage, load_corpus
 from models.formats.records import QuestionRecord, read_records
@@ -54,14 +56,16 @@ def wanted_passages(
     return [pair for pair in main if pair[1]], single
 
 
-def recall(retriever: Bm25Retriever, pairs: Sequence[tuple[str, set[str]]], top_k: int) -> float:
-    """Mean share of the wanted titles among the first `top_k` passages."""
-    found = retriever.search([query for query, _ in pairs], top_k)
-    shares = [
-        len(wanted & {hit.passage.title for hit in hits}) / len(wanted)
-        for hits, (_, wanted) in zip(found, pairs, strict=True)
+def recalls(
+    retriever: Bm25Retriever, pairs: Sequence[tuple[str, set[str]]], cuts: Sequence[int]
+) -> list[float]:
+    """Mean share of the wanted titles among the first passages, for each of `cuts`."""
+    found = retriever.search([query for query, _ in pairs], max(cuts))
+    rankings = [[hit.passage.title for hit in hits] for hits in found]
+    return [
+        fmean(recall_at_k(r[:k], wanted, k) for r, (_, wanted) in zip(rankings, pairs, strict=True))
+        for k in cuts
     ]
-    return sum(shares) / max(len(shares), 1)
 
 
 def compare(
@@ -73,8 +77,10 @@ def compare(
     for weight in tqdm(weights, desc="title weights"):
         retriever = Bm25Retriever(corpus, weight)
         row: dict[str, Any] = {"title_weight": weight}
-        row |= {f"entity_recall@{k}": recall(retriever, single, k) for k in (1, 3) if single}
-        row |= {f"question_recall@{k}": recall(retriever, main, k) for k in (3, 5)}
+        for name, pairs, cuts in (("entity", single, (1, 3)), ("question", main, (3, 5))):
+            if pairs:
+                names = [f"{name}_recall@{k}" for k in cuts]
+                row |= dict(zip(names, recalls(retriever, pairs, cuts), strict=True))
         rows.append(row)
     return rows
 
