@@ -5,6 +5,7 @@ import logging
 
 from evaluation.commands import one_line_errors
 from inference.engines.contract import EngineError
+from inference.exports.targets import ExportError
 from inference.knowledge_base.output_log import DuplicateDocumentError
 from inference.knowledge_base.store import KnowledgeBaseError
 from inference.retrieval.passages import EmptyCorpusError, IndexMismatchError
@@ -22,6 +23,7 @@ USER_ERRORS = (
     EmptyCorpusError,
     EncoderNotFoundError,
     EngineError,
+    ExportError,
     IndexMismatchError,
     KnowledgeBaseError,
     OSError,

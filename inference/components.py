@@ -41,8 +41,11 @@ class Component:
     fingerprint: str
 
     @classmethod
-    def open(cls, folder: str | Path, kind: str) -> "Component":
-        """Read a folder of `kind` (ras, t2t, tri_rag); raises CheckpointError with the reason."""
+    def open(cls, folder: str | Path, kind: str | None = None) -> "Component":
+        """Read a folder of `kind` (ras, t2t, tri_rag; None: any).
+
+        Raises CheckpointError with the reason.
+        """
         folder = Path(folder)
         return cls(folder, read_component_config(folder, kind), component_fingerprint(folder))
 

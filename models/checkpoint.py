@@ -16,9 +16,9 @@ from typing import Any
 from safetensors import SafetensorError
 
 from models.atomic import atomic_directory
+from models.manifest import MANIFEST_FILE, sha256_of, write_json, write_manifest
 
 CONFIG_FILE = "config.json"
-MANIFEST_FILE = "manifest.json"
 METRICS_FILE = "metrics.json"
 FORMAT_VERSION = 1
 HEADER_LENGTH_BYTES = 8
@@ -72,9 +72,8 @@ def write_component(
     try:
         with atomic_directory(folder) as temporary:
             writer(temporary)
-            _write_json(temporary / CONFIG_FILE, {**config, "format_version": FORMAT_VERSION})
-            manifest = {**(provenance or {}), "files": _describe_files(temporary)}
-            _write_json(temporary / MANIFEST_FILE, manifest)
+            write_json(temporary / CONFIG_FILE, {**config, "format_version": FORMAT_VERSION})
+            write_manifest(temporary, provenance or {})
     except (OSError, SafetensorError) as error:
         if not _is_disk_full(error):
             raise
@@ -154,7 +153,7 @@ def verify_component(folder: str | Path) -> None:
     """
     folder = Path(folder)
     for name, entry in _read_json(folder / MANIFEST_FILE)["files"].items():
-        if not (folder / name).is_file() or _sha256(folder / name) != entry["sha256"]:
+        if not (folder / name).is_file() or sha256_of(folder / name) != entry["sha256"]:
             raise TruncatedCheckpointError(
                 f"{folder / name} is not what was written: its sha256 differs from "
                 f"{MANIFEST_FILE}. Copy the folder again."
@@ -205,28 +204,6 @@ def _truncated(path: Path, expected: int, actual: int) -> TruncatedCheckpointErr
     return TruncatedCheckpointError(
         f"{path} has {actual} bytes where {expected} are expected: it is missing or was cut short. "
         f"Copy it again, or use an earlier checkpoint."
-    )
-
-
-def _describe_files(folder: Path) -> dict[str, dict[str, Any]]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        path.relative_to(folder).as_posix(): {
-            "bytes": path.stat().st_size,
-            "sha256": _sha256(path),
-        }
-        for path in files
-    }
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(
-        json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
     )
 
 

@@ -7,6 +7,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 ALL_LINEAR = "all-linear"
+ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 

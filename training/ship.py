@@ -4,7 +4,6 @@ training/ship.py --component runs/ras --data runs/subq --out checkpoints/ras_smo
 """
 
 import argparse
-import importlib.metadata
 import json
 import shutil
 import sys
@@ -20,10 +19,10 @@ from models.checkpoint import (
     read_component_config,
     write_component,
 )
+from models.lora import ADAPTER_CONFIG
+from models.manifest import package_versions
 from models.weights import copy_weights
 
-ADAPTER_CONFIG_FILE = "adapter_config.json"
-PACKAGES = ("torch", "transformers", "peft", "torch-geometric", "safetensors")
 CARD_FIELDS = ("sources", "seed", "splits")
 # Where things lay on the machine that trained says nothing to others.
 LOCAL_SETTINGS = ("output_dir", "data")
@@ -59,7 +58,7 @@ def provenance(metrics: dict[str, Any], data: Path) -> dict[str, Any]:
     return {
         "data": {name: card[name] for name in CARD_FIELDS if name in card},
         "metrics": metrics,
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "versions": package_versions(),
     }
 
 
@@ -74,8 +73,8 @@ def ship(component: Path, data: Path, out: Path) -> dict[str, Any]:
 
     def write(target: Path) -> None:
         # A layer-wise soft prompt is no PEFT adapter and has no such file.
-        if (component / ADAPTER_CONFIG_FILE).is_file():
-            shutil.copyfile(component / ADAPTER_CONFIG_FILE, target / ADAPTER_CONFIG_FILE)
+        if (component / ADAPTER_CONFIG).is_file():
+            shutil.copyfile(component / ADAPTER_CONFIG, target / ADAPTER_CONFIG)
         (target / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n")
         copy_weights(component, target, torch.bfloat16)
 

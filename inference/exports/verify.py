@@ -1,0 +1,118 @@
+"""Whether an export computes what its component does: loaded by plain libraries, same tokens."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from inference.components import Component
+from inference.engines.contract import Request
+from inference.engines.graph_inputs import collate_requests, to_subgraphs
+from inference.exports.prefix import PEFT_FOLDER, PREFIX_FILE
+from inference.exports.sample_requests import sample_requests
+from inference.exports.targets import Target
+from models.backbone import load_backbone, load_tokenizer
+from models.condition_extractor import COMPONENT as TRI_RAG
+from models.condition_extractor import ConditionExtractor
+from models.graph import GraphBatch
+from models.graph_llm import COMPONENT as RAS
+from models.graph_llm import GraphLLM, load_graph_encoder
+from models.lora import ADAPTER_WEIGHTS
+from models.prefix_tuning import PROMPT_EMBEDDINGS
+from models.sentence_encoder import load_sentence_encoder
+from models.text_table import TextFeatures
+from models.text_to_triples import TextToTriples
+
+NEW_TOKENS = 32
+Source = GraphLLM | TextToTriples | ConditionExtractor
+Inputs = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """On how many sample prompts an export gave what its component gives."""
+
+    prompts: int
+    equal: int
+
+
+@torch.inference_mode()
+def verify_export(component: Component, target: Target, out: Path) -> Verified:
+    """Load an export and its component in float32 and compare them on sample prompts.
+
+    The greedy tokens are compared; of a graph encoder the graph tokens; of a prefix also the
+    numbers of its two files.
+    """
+    source = _source(component)
+    requests = sample_requests(component)
+    if target == "graph":
+        assert isinstance(source, GraphLLM)
+        return _compare_encoders(source, requests, out)
+    if target == "prefix" and not _same_numbers(out):
+        return Verified(len(requests), 0)
+    pad = int(
+        load_tokenizer(component.backbone, component.config["backbone_revision"]).pad_token_id
+    )
+    whole = source if isinstance(source, ConditionExtractor) else source.backbone
+    written = _written(component, target, out)
+    equal = 0
+    for request in requests:
+        inputs = _inputs(source, request)
+        equal += torch.equal(_greedy(whole, inputs, pad), _greedy(written, inputs, pad))
+    return Verified(len(requests), equal)
+
+
+def _source(component: Component) -> Source:
+    kinds: dict[str, type[Source]] = {RAS: GraphLLM, TRI_RAG: ConditionExtractor}
+    kind = kinds.get(component.config["component"], TextToTriples)
+    return kind.from_pretrained(component.folder, dtype="float32")
+
+
+def _written(component: Component, target: Target, out: Path) -> nn.Module:
+    """An export as transformers or PEFT alone load it."""
+    if target == "hf":
+        return load_backbone(str(out), "float32").eval()
+    backbone = load_backbone(component.backbone, "float32", component.config["backbone_revision"])
+    folder = out / PEFT_FOLDER if target == "prefix" else out
+    return PeftModel.from_pretrained(backbone, str(folder)).eval()
+
+
+def _inputs(source: Source, request: Request) -> Inputs:
+    """What `generate` is given: ids, or embeddings with the graph token in its place."""
+    input_ids = torch.tensor([request.input_ids])
+    mask = torch.ones_like(input_ids)
+    if not isinstance(source, GraphLLM):
+        return {"input_ids": input_ids, "attention_mask": mask}
+    graph = _graph(source, [request]) if source.graph_encoder is not None else None
+    embeddings = source.embed_inputs(input_ids, mask, graph)
+    return {"inputs_embeds": embeddings, "attention_mask": mask}
+
+
+def _graph(source: GraphLLM, requests: Sequence[Request]) -> GraphBatch:
+    features = TextFeatures(load_sentence_encoder(source.settings.encoder))
+    return collate_requests([to_subgraphs(r.subgraphs) for r in requests], features)
+
+
+def _greedy(model: nn.Module, inputs: Inputs, pad_token_id: int) -> Tensor:
+    generate: Callable[..., Tensor] = model.generate  # type: ignore[assignment]
+    return generate(**inputs, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=pad_token_id)
+
+
+def _compare_encoders(source: GraphLLM, requests: Sequence[Request], out: Path) -> Verified:
+    written = load_graph_encoder(out, source.settings)
+    assert written is not None and source.graph_encoder is not None
+    graph = _graph(source, requests)
+    same = (written(graph) == source.graph_encoder(graph)).all(dim=-1)
+    return Verified(len(requests), int(same.sum()))
+
+
+def _same_numbers(out: Path) -> bool:
+    """Whether a prefix's two files hold the same keys and values."""
+    layers = load_file(out / PREFIX_FILE)
+    columns = [layers[f"{kind}.{layer}"] for layer in range(len(layers) // 2) for kind in "kv"]
+    whole = load_file(out / PEFT_FOLDER / ADAPTER_WEIGHTS)[PROMPT_EMBEDDINGS]
+    return torch.equal(torch.stack(columns, dim=1).reshape(whole.shape), whole)
