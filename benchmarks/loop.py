@@ -90,7 +90,7 @@ async def run_once(
         _forget(opened)
         with tqdm(total=len(records), desc=f"{concurrency} at a time", unit=" questions") as bar:
             start = time.perf_counter()
-            traces = await run_questions(opened.loop, records, concurrency, lambda _: bar.update())
+            traces = await run_questions(opened.loop, records, concurrency, lambda *_: bar.update())
             return Run(concurrency, time.perf_counter() - start, traces)
     finally:
         await opened.close()

@@ -5,6 +5,7 @@ import logging
 
 from evaluation.commands import one_line_errors
 from inference.engines.contract import EngineError
+from inference.evaluation_log import EvaluationLogError
 from inference.exports.targets import ExportError
 from inference.knowledge_base.output_log import DuplicateDocumentError
 from inference.knowledge_base.store import KnowledgeBaseError
@@ -23,6 +24,7 @@ USER_ERRORS = (
     EmptyCorpusError,
     EncoderNotFoundError,
     EngineError,
+    EvaluationLogError,
     ExportError,
     IndexMismatchError,
     KnowledgeBaseError,

@@ -15,9 +15,10 @@ async def run_questions(
     loop: Loop,
     records: Sequence[QuestionRecord],
     concurrency: int,
-    on_done: Callable[[Trace], object] | None = None,
+    on_done: Callable[[QuestionRecord, Trace], object] | None = None,
 ) -> list[Trace]:
-    """Answer every question, at most `concurrency` at a time; `on_done` hears of each.
+    """Answer every question, at most `concurrency` at a time; `on_done` hears of each as it
+    comes.
 
     A question that fails becomes a trace with its error; the others go on.
     """
@@ -32,7 +33,7 @@ async def run_questions(
                 logger.warning("question %s failed: %s", record.id, error)
                 trace = Trace(record.question, error=f"{type(error).__name__}: {error}")
         if on_done is not None:
-            on_done(trace)
+            on_done(record, trace)
         return trace
 
     return list(await asyncio.gather(*map(answer, records)))

@@ -1,13 +1,13 @@
 """What an extractor wrote about each document, appended as it comes: a build that stops goes on."""
 
-import json
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from inference.retrieval.passages import Passage
-from models.formats.fields import FieldReader, RecordError
+from models.append_log import AppendLog
+from models.formats.fields import FieldReader
 
 LOG_FILE = "outputs.jsonl"
 
@@ -36,21 +36,14 @@ class OutputLog:
 
     def __init__(self, path: Path) -> None:
         """Open or create it; a last line that was cut short by a kill is dropped."""
-        self.path = path
-        self.outputs: dict[str, Output] = {}
-        if path.is_file():
-            _drop_torn_line(path)
-            self.outputs = {output.id: output for output in _read(path)}
+        self._log = AppendLog(path, "Remove the line; its document is then extracted again")
+        found = (_output(where, record) for where, record in self._log.read())
+        self.outputs = {output.id: output for output in found}
 
     def append(self, outputs: Iterable[Output]) -> None:
         """Write outputs through to the disk."""
         new = list(outputs)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as handle:
-            for output in new:
-                handle.write(json.dumps(asdict(output), ensure_ascii=False) + "\n")
-            handle.flush()
-            os.fsync(handle.fileno())
+        self._log.append(asdict(output) for output in new)
         self.outputs.update((output.id, output) for output in new)
 
     def missing(self, passages: Iterable[Passage]) -> tuple[list[Passage], int]:
@@ -76,28 +69,12 @@ class OutputLog:
         return list(new.values()), known
 
 
-def _drop_torn_line(path: Path) -> None:
-    """Cut off what follows the last line end."""
-    with path.open("rb+") as handle:
-        content = handle.read()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            handle.truncate(whole)
-
-
-def _read(path: Path) -> Iterator[Output]:
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            where = f"{path}:{number}"
-            try:
-                reader = FieldReader(json.loads(line), where)
-            except ValueError as error:
-                remedy = "Remove the line; its document is then extracted again"
-                raise RecordError(where, "(line)", f"malformed ({error})", remedy) from None
-            yield Output(
-                reader.text("id"),
-                reader.text("title", ""),
-                reader.text("text"),
-                reader.text("output", ""),
-                bool(reader.record.get("was_cut")),
-            )
+def _output(where: str, record: Mapping[str, Any]) -> Output:
+    reader = FieldReader(record, where)
+    return Output(
+        reader.text("id"),
+        reader.text("title", ""),
+        reader.text("text"),
+        reader.text("output", ""),
+        bool(record.get("was_cut")),
+    )

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import inference.evaluate
 import inference.extract
 from inference.command_line import command, positive_int
 from inference.engines.contract import EngineError
-from inference.evaluate import trace_records
+from inference.loops.ras import RasLoop
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
+from inference.scored_traces import scored_trace
 from models.formats.records import (
     PassageRecord,
     QuestionRecord,
@@ -123,6 +125,65 @@ def test_a_question_that_fails_is_counted_and_spares_the_others(
     assert errors[1] == "ValueError: question b: ras_static needs passages in 'context'"
 
 
+def test_an_interrupted_evaluation_goes_on_and_asks_only_what_is_missing(
+    components: tuple[str, ...], files: tuple[Path, Path], tmp_path: Path, run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    out = tmp_path / "out"
+    asked: list[str] = []
+    whole = RasLoop.answer
+
+    async def killed_at_b(self: RasLoop, record: QuestionRecord) -> Trace:
+        if record.id == "b" and len(asked) == 1:
+            raise KeyboardInterrupt
+        asked.append(record.id)
+        return await whole(self, record)
+
+    monkeypatch.setattr(RasLoop, "answer", killed_at_b)
+    evaluate = (
+        inference.evaluate.main, *components, "--dataset", files[1], "--corpus", files[0],
+        "--retriever", "bm25", "--concurrency", 1, "--max-answer-tokens", 4, "--out", out,
+    )  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        run(*evaluate)
+    assert not (out / "results.json").exists()
+    with pytest.raises(SystemExit, match="--resume"):
+        run(*evaluate)
+    with pytest.raises(SystemExit, match="begun with top_k = 3, and 2 is given"):
+        run(*evaluate, "--resume", "--top-k", 2)
+    asked.append("killed")
+    assert run(*evaluate, "--resume")["n"] == 3
+    assert asked == ["a", "killed", "b", "c"]
+    assert not (out / "progress.jsonl").exists()
+
+
+def test_resume_asks_again_what_failed(
+    components: tuple[str, ...], files: tuple[Path, Path], tmp_path: Path, run: Run
+) -> None:
+    evaluate = (
+        inference.evaluate.main, *components, "--loop", "ras_static", "--dataset", files[1],
+        "--max-answer-tokens", 4, "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert run(*evaluate)["errors"] == 1
+    mended = [replace(record, context=CONTEXT) for record in QUESTIONS]
+    write_records(files[1], mended)
+    results = run(*evaluate, "--resume")
+    assert (results["n"], results["errors"]) == (3, 0)
+    with pytest.raises(SystemExit, match="no evaluation to go on with"):
+        run(*evaluate[:-1], tmp_path / "new", "--resume")
+
+
+def test_questions_need_ids_of_their_own(
+    components: tuple[str, ...], files: tuple[Path, Path], tmp_path: Path, run: Run
+) -> None:
+    write_records(files[1], [QUESTIONS[0], QUESTIONS[2], QUESTIONS[0]])
+    with pytest.raises(SystemExit, match="'a' stands for 2 questions"):
+        run(
+            inference.evaluate.main, *components, "--loop", "none", "--dataset", files[1],
+            "--out", tmp_path / "out",
+        )  # fmt: skip
+
+
 def test_an_untrained_backbone_needs_a_chat_template(
     backbone: Path, files: tuple[Path, Path], tmp_path: Path, run: Run
 ) -> None:
@@ -196,7 +257,7 @@ def test_without_a_corpus_the_context_is_what_supports() -> None:
         evidences=[Triple("Dawn", "director", "Ana Lis")],
     )  # fmt: skip
     seen = Trace("q", steps=[TraceStep("q", [Passage("a/0", "Dawn", CONTEXT[0][1][0])])])
-    rows = trace_records([record, record], [seen, Trace("q")], [])
+    rows = [scored_trace(record, trace) for trace in (seen, Trace("q"))]
     assert [row["recall"] for row in rows] == [1.0, 0.0]
     assert [row["stage"] for row in rows] == ["extraction", "plan"]
 
