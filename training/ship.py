@@ -43,12 +43,14 @@ def _parser() -> argparse.ArgumentParser:
 def shipped_metrics(component: Path) -> dict[str, Any]:
     """The run's figures and settings, without the paths of the machine that it ran on."""
     metrics: dict[str, Any] = json.loads((component / METRICS_FILE).read_text(encoding="utf-8"))
-    settings = metrics.get("settings", {})
-    for name in LOCAL_SETTINGS:
-        settings.pop(name, None)
-    model = settings.get("model", {})
-    if model.get("start_from"):
-        model["start_from"] = Path(model["start_from"]).name
+    # An average keeps the figures of its last part one level down.
+    for figures in (metrics, metrics.get("last_part", {})):
+        settings = figures.get("settings", {})
+        for name in LOCAL_SETTINGS:
+            settings.pop(name, None)
+        model = settings.get("model", {})
+        if model.get("start_from"):
+            model["start_from"] = Path(model["start_from"]).name
     return metrics
 
 

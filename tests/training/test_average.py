@@ -1,0 +1,63 @@
+"""The mean of components is the mean of their weights, and nothing else can be averaged."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from models.checkpoint import verify_component
+from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
+from tests.components import ras_component, stir
+from tests.tiny import tiny_backbone
+from training.average import AverageError, average
+from training.ship import shipped_metrics
+
+ADAPTER = "adapter_model.safetensors"
+
+
+def component(folder: Path, backbone: Path, scale: float, rank: int = 4) -> Path:
+    """A text-to-triples component with an adapter of its own."""
+    model = build_text_to_triples(TextToTriplesConfig(str(backbone), lora_rank=rank))
+    stir(model, scale, only="lora_")
+    model.save_pretrained(folder)
+    metrics = {"scale": scale, "settings": {"output_dir": "/x", "model": {"start_from": "/y/z"}}}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    return folder
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    backbone = tiny_backbone(tmp_path / "backbone")
+    return [component(tmp_path / str(n), backbone, scale) for n, scale in enumerate((0.1, 0.5))]
+
+
+@pytest.mark.parametrize("shares", [(1.0, 1.0), (3.0, 1.0)])
+def test_every_tensor_is_the_weighted_mean(
+    folders: list[Path], shares: tuple[float, float], tmp_path: Path
+) -> None:
+    average(folders, shares, tmp_path / "mean")
+    verify_component(tmp_path / "mean")
+    first, second, mean = (load_file(f / ADAPTER) for f in [*folders, tmp_path / "mean"])
+    share = shares[0] / sum(shares)
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, share * first[name] + (1 - share) * second[name])
+    assert TextToTriples.from_pretrained(tmp_path / "mean").settings.lora_rank == 4
+    metrics = shipped_metrics(tmp_path / "mean")
+    assert metrics["last_part"] == {"scale": 0.5, "settings": {"model": {"start_from": "z"}}}
+    assert [part["weight"] for part in metrics["averaged"]] == list(shares)
+
+
+def test_what_has_no_mean_is_refused(folders: list[Path], tmp_path: Path) -> None:
+    backbone = tmp_path / "backbone"
+    out = tmp_path / "mean"
+    with pytest.raises(AverageError, match="two components or more"):
+        average(folders[:1], [1.0], out)
+    with pytest.raises(AverageError, match="a positive weight for each"):
+        average(folders, [1.0, 0.0], out)
+    with pytest.raises(AverageError, match="differ in 'component'"):
+        average([folders[0], ras_component(tmp_path / "ras", backbone)], [1.0, 1.0], out)
+    with pytest.raises(AverageError, match="not the same in all components"):
+        average([folders[0], component(tmp_path / "wide", backbone, 0.1, 8)], [1.0, 1.0], out)
+    assert not out.exists()
