@@ -59,10 +59,10 @@ def verify_export(component: Component, target: Target, out: Path) -> Verified:
     )
     whole = source if isinstance(source, ConditionExtractor) else source.backbone
     written = _written(component, target, out)
-    equal = 0
-    for request in requests:
-        inputs = _inputs(source, request)
-        equal += torch.equal(_greedy(whole, inputs, pad), _greedy(written, inputs, pad))
+    equal = sum(
+        torch.equal(_greedy(whole, inputs, pad), _greedy(written, inputs, pad))
+        for inputs in _inputs(source, requests)
+    )
     return Verified(len(requests), equal)
 
 
@@ -81,20 +81,30 @@ def _written(component: Component, target: Target, out: Path) -> nn.Module:
     return PeftModel.from_pretrained(backbone, str(folder)).eval()
 
 
-def _inputs(source: Source, request: Request) -> Inputs:
-    """What `generate` is given: ids, or embeddings with the graph token in its place."""
-    input_ids = torch.tensor([request.input_ids])
-    mask = torch.ones_like(input_ids)
-    if not isinstance(source, GraphLLM):
-        return {"input_ids": input_ids, "attention_mask": mask}
-    graph = _graph(source, [request]) if source.graph_encoder is not None else None
-    embeddings = source.embed_inputs(input_ids, mask, graph)
-    return {"inputs_embeds": embeddings, "attention_mask": mask}
+def _inputs(source: Source, requests: Sequence[Request]) -> list[Inputs]:
+    """What `generate` is given each time: ids, or embeddings with the graph token in its place."""
+    inputs: list[Inputs] = []
+    features = _features(source) if isinstance(source, GraphLLM) else None
+    for request in requests:
+        input_ids = torch.tensor([request.input_ids])
+        mask = torch.ones_like(input_ids)
+        if isinstance(source, GraphLLM):
+            graph = _graph([request], features) if features is not None else None
+            embeddings = source.embed_inputs(input_ids, mask, graph)
+            inputs.append({"inputs_embeds": embeddings, "attention_mask": mask})
+        else:
+            inputs.append({"input_ids": input_ids, "attention_mask": mask})
+    return inputs
 
 
-def _graph(source: GraphLLM, requests: Sequence[Request]) -> GraphBatch:
-    features = TextFeatures(load_sentence_encoder(source.settings.encoder))
-    return collate_requests([to_subgraphs(r.subgraphs) for r in requests], features)
+def _features(source: GraphLLM) -> TextFeatures | None:
+    if source.graph_encoder is None:
+        return None
+    return TextFeatures(load_sentence_encoder(source.settings.encoder))
+
+
+def _graph(requests: Sequence[Request], features: TextFeatures) -> GraphBatch:
+    return collate_requests([to_subgraphs(request.subgraphs) for request in requests], features)
 
 
 def _greedy(model: nn.Module, inputs: Inputs, pad_token_id: int) -> Tensor:
@@ -104,8 +114,9 @@ def _greedy(model: nn.Module, inputs: Inputs, pad_token_id: int) -> Tensor:
 
 def _compare_encoders(source: GraphLLM, requests: Sequence[Request], out: Path) -> Verified:
     written = load_graph_encoder(out, source.settings)
-    assert written is not None and source.graph_encoder is not None
-    graph = _graph(source, requests)
+    features = _features(source)
+    assert written is not None and source.graph_encoder is not None and features is not None
+    graph = _graph(requests, features)
     same = (written(graph) == source.graph_encoder(graph)).all(dim=-1)
     return Verified(len(requests), int(same.sum()))
 
