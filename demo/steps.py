@@ -4,7 +4,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-COMPARED_LOOPS = ("none", "ras_no_planning", "ras")
+COMPARED_LOOPS = ("none", "ras_no_planning", "ras", "tri_rag")
 # One process; said in full, so that the launcher does not list its defaults.
 LAUNCH = [
     "--num_processes",
@@ -18,6 +18,11 @@ LAUNCH = [
 ]
 TOP_K = 2
 MAX_TRIPLES = 6
+# Both loops' requests of a round in one batch; memory is no concern at this size.
+MAX_BATCH_SIZE = 160
+# Condition triplets are long: only the passages that come with a few questions are read.
+TRI_RAG_QUESTIONS = 16
+TRI_RAG_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -93,21 +98,44 @@ def _train(title: str, name: str, out: Path, data: str, minutes: float, seed: in
     return Step(title, [*launch, "--config", f"configs/{name}_smollm2.yaml", *overrides])
 
 
+def knowledge_base_step(out: Path, questions: int) -> Step:
+    """Condition triplets of the passages that come with the first questions."""
+    options = _options(
+        corpus=out / "world" / "corpus.jsonl",
+        questions=out / "world" / "questions_test.jsonl",
+        question_limit=min(questions, TRI_RAG_QUESTIONS),
+        max_batch_size=MAX_BATCH_SIZE,
+        out=out / "kb",
+    )
+    return Step("build a knowledge base", ["inference/build_kb.py", *options])
+
+
 def evaluate_steps(out: Path, questions: int) -> list[Step]:
-    """The trained loop, the same without planning, and the same model without retrieval."""
-    dataset = out / "world" / "questions_test.jsonl"
-    return [
-        Step(
-            f"evaluate {loop}",
-            [
-                "inference/evaluate.py",
-                *_options(loop=loop, dataset=dataset, limit=questions, concurrency=questions),
-                *_options(out=out / "results" / loop),
-                *_loop_options(out),
-            ],
-        )
-        for loop in COMPARED_LOOPS
-    ]
+    """The trained loop, the same without planning, the same model without retrieval, Tri-RAG.
+
+    Tri-RAG is asked the questions that its knowledge base was built for, hop by hop.
+    """
+    steps = [_evaluate(loop, out, questions, _loop_options(out)) for loop in COMPARED_LOOPS[:-1]]
+    asked = min(questions, TRI_RAG_QUESTIONS)
+    tri_rag = _options(
+        corpus=out / "world" / "corpus.jsonl",
+        kb=out / "kb",
+        ras=out / "ras",
+        max_rounds=TRI_RAG_ROUNDS,
+        max_answer_tokens=32,
+    )
+    return [*steps, knowledge_base_step(out, questions), _evaluate("tri_rag", out, asked, tri_rag)]
+
+
+def _evaluate(loop: str, out: Path, questions: int, loop_options: list[str]) -> Step:
+    options = _options(
+        loop=loop,
+        dataset=out / "world" / "questions_test.jsonl",
+        limit=questions,
+        concurrency=questions,
+        out=out / "results" / loop,
+    )
+    return Step(f"evaluate {loop}", ["inference/evaluate.py", *options, *loop_options])
 
 
 def ask_step(out: Path, question: str) -> Step:
@@ -125,4 +153,5 @@ def _loop_options(out: Path) -> list[str]:
         top_k=TOP_K,
         max_triples=MAX_TRIPLES,
         max_answer_tokens=32,
+        max_batch_size=MAX_BATCH_SIZE,
     )

@@ -17,7 +17,12 @@ from tqdm import tqdm
 
 from evaluation.report import emit_json, print_table
 from inference.command_line import command, configure_logging, positive_int
-from inference.components import EXTRACTOR_ADAPTER, Component, conditions_requests
+from inference.components import (
+    DEFAULT_CHECKPOINTS,
+    EXTRACTOR_ADAPTER,
+    Component,
+    conditions_requests,
+)
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
 from inference.extraction import RequestMaker, chunks
@@ -38,7 +43,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
-    add("--extractor", required=True, type=Path, help="condition extractor's component folder")
+    add(
+        "--extractor",
+        type=Path,
+        default=DEFAULT_CHECKPOINTS[EXTRACTOR_ADAPTER],
+        help="condition extractor's component folder (default: the shipped)",
+    )
     add("--out", required=True, type=Path, help="folder of the knowledge base, new or to add to")
     add("--encoder", default="minilm", help="sentence encoder of the conditions (default: minilm)")
     add("--dtype", choices=("bfloat16", "float32", "auto"), default="bfloat16")

@@ -29,6 +29,7 @@ SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
 DEFAULT_CHECKPOINTS = {
     RAS_ADAPTER: SHIPPED / "ras_smollm2",
     T2T_ADAPTER: SHIPPED / "t2t_smollm2",
+    EXTRACTOR_ADAPTER: SHIPPED / "tri_rag_smollm2",
 }
 
 
