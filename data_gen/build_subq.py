@@ -17,7 +17,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_gen.card import CountTokens, ras_figures, token_counter, write_card
 from data_gen.labels import CheckedSamples, check_labels
-from data_gen.sampling import PlanSampling, choose_plan_samples, first_plan_counts
+from data_gen.sampling import (
+    PlanSampling,
+    choose_plan_samples,
+    first_plan_counts,
+    label_by_steps_alone,
+)
 from data_gen.source_args import add_common_options, named_path
 from data_gen.subq_build import SubqBuild
 from data_gen.write_splits import write_splits
@@ -70,6 +75,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="share of questions whose empty-history state is kept (1)",
     )  # fmt: skip
     parser.add_argument(
+        "--balance-plans", action="store_true",
+        help="keep as many states that ask on as that have enough, for each number of steps",
+    )  # fmt: skip
+    parser.add_argument(
+        "--answer-fraction", type=float, default=1.0,
+        help="share of questions whose answer is kept (1)",
+    )  # fmt: skip
+    parser.add_argument(
         "--skip-contradictions", action="store_true",
         help="drop and count samples whose prompt came before with another label",
     )  # fmt: skip
@@ -103,7 +116,10 @@ def make_card(
         "title": "Planner and answerer samples",
         "splits": counts,
         "counted_in": unit,
-        "planning": figures["plan"],
+        "planning": {
+            **figures["plan"],
+            "kind_foretold_by_steps_alone": round(label_by_steps_alone(checked.samples), 3),
+        },
         "answering": figures["answer"],
         "counts": {
             **build.counts,
@@ -122,6 +138,8 @@ def make_card(
             "gold_rate": options.gold_rate,
             "plan_samples_per_question": options.plan_samples_per_question,
             "first_plan_fraction": options.first_plan_fraction,
+            "balance_plans": options.balance_plans,
+            "answer_fraction": options.answer_fraction,
             "extracted_triples": options.triples.name if options.triples else None,
         },
         "sources": build.sources,
@@ -145,7 +163,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
     build = SubqBuild(options)
     sampling = PlanSampling(
-        options.plan_samples_per_question, options.first_plan_fraction, options.seed
+        options.plan_samples_per_question,
+        options.first_plan_fraction,
+        options.seed,
+        options.balance_plans,
+        options.answer_fraction,
     )
     made = build.samples()
     checked = check_labels(choose_plan_samples(made, sampling), options.skip_contradictions)

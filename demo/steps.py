@@ -54,8 +54,8 @@ def build_steps(out: Path, questions: int, seed: int) -> list[Step]:
         exclude=held_out,
         top_k=TOP_K,
         max_triples=MAX_TRIPLES,
-        first_plan_fraction=0.5,
-        plan_samples_per_question=1.2,
+        first_plan_fraction=0.2,
+        answer_fraction=0.5,
         # With the world's own shares and seed, the world's splits are kept.
         fractions="0.8,0.1,0.1",
         out=out / "subq",
@@ -64,7 +64,10 @@ def build_steps(out: Path, questions: int, seed: int) -> list[Step]:
     return [
         Step("build a world", ["data_gen/build_world.py", *world, "--overwrite"]),
         Step("build text-to-triples samples", ["data_gen/build_triples.py", *triples]),
-        Step("build planner and answerer samples", ["data_gen/build_subq.py", *samples]),
+        Step(
+            "build planner and answerer samples",
+            ["data_gen/build_subq.py", *samples, "--balance-plans"],
+        ),
     ]
 
 

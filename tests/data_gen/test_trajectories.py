@@ -1,5 +1,7 @@
 """RAS Algorithm 1: the states of hand-made questions step by step, and what holds for all."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,12 @@ from hypothesis import strategies as st
 from data_gen.context_search import PassageSearch
 from data_gen.labels import ContradictoryLabelsError, check_labels
 from data_gen.passage_triples import PassageTriples
-from data_gen.sampling import PlanSampling, choose_plan_samples, first_plan_counts
+from data_gen.sampling import (
+    PlanSampling,
+    choose_plan_samples,
+    first_plan_counts,
+    label_by_steps_alone,
+)
 from data_gen.solving_steps import (
     aligned_titles,
     decomposition_steps,
@@ -271,6 +278,24 @@ def test_sampling_leaves_the_labels_their_shares() -> None:
     asked = sum(s.label != "[SUFFICIENT]" for s in kept)
     assert 540 < len(kept) < 660
     assert 0.45 < asked / len(kept) < 0.55
+
+
+def test_balanced_plans_cannot_be_told_by_counting_steps() -> None:
+    step = HistoryStep("Q?", (DIRECTOR,))
+    samples = []
+    for number in range(600):
+        rounds = 1 if number % 5 == 0 else 2
+        for k in range(1, rounds + 1):
+            label = "[SUFFICIENT]" if k == rounds else "[SUBQ] Who?"
+            samples.append(RasSample(f"q{number}/plan/{k}", "plan", "Q?", [step] * k, label))
+        samples.append(RasSample(f"q{number}/answer", "answer", "Q?", [step], "A"))
+    assert label_by_steps_alone(samples) == pytest.approx(960 / 1080)
+    kept = choose_plan_samples(samples, PlanSampling(balanced=True, answer_fraction=0.5))
+    counts = Counter((len(s.history), s.label) for s in kept if s.task == "plan")
+    # No plan asks on after two steps here, so none with two steps can be kept.
+    assert counts == {(1, "[SUFFICIENT]"): 120, (1, "[SUBQ] Who?"): 120}
+    assert label_by_steps_alone(kept) == 0.5
+    assert 250 < sum(s.task == "answer" for s in kept) < 350
 
 
 def test_mostly_no_retrieval_at_the_start_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
