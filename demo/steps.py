@@ -21,7 +21,7 @@ MAX_TRIPLES = 6
 # Both loops' requests of a round in one batch; memory is no concern at this size.
 MAX_BATCH_SIZE = 160
 # Condition triplets are long: only the passages that come with a few questions are read.
-TRI_RAG_QUESTIONS = 16
+TRI_RAG_QUESTIONS = 10
 TRI_RAG_ROUNDS = 4
 
 
