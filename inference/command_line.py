@@ -6,7 +6,7 @@ import logging
 from evaluation.commands import one_line_errors
 from inference.engines.contract import EngineError
 from inference.evaluation_log import EvaluationLogError
-from inference.exports.targets import ExportError
+from inference.exports.errors import ExportError
 from inference.knowledge_base.output_log import DuplicateDocumentError
 from inference.knowledge_base.store import KnowledgeBaseError
 from inference.retrieval.passages import EmptyCorpusError, IndexMismatchError

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from inference.exports.errors import ExportError
 from models.condition_extractor import COMPONENT as TRI_RAG
 from models.condition_extractor_config import Adaptation
 from models.graph_llm import COMPONENT as RAS
@@ -16,10 +17,6 @@ NEEDS: dict[Target, str] = {
     "prefix": "a prompt in every layer",
     "graph": "a graph encoder",
 }
-
-
-class ExportError(RuntimeError):
-    """A component cannot be exported as asked, or what was written differs from it."""
 
 
 def targets_of(config: Mapping[str, Any]) -> tuple[Target, ...]:

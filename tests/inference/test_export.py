@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inference.components import Component
 from inference.export import export, main
+from inference.exports.errors import ExportError
 from inference.exports.prefix import PREFIX_FILE
-from inference.exports.targets import ExportError, Target
+from inference.exports.targets import Target
 from inference.exports.verify import Verified, verify_export
 from models.lora import ADAPTER_WEIGHTS
 from models.manifest import MANIFEST_FILE
