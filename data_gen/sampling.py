@@ -11,6 +11,9 @@ from models.formats.records import RasSample
 
 logger = logging.getLogger(__name__)
 
+# States with as many steps or more are balanced together.
+MOST_STEPS_APART = 3
+
 
 @dataclass(frozen=True)
 class PlanSampling:
@@ -31,9 +34,6 @@ class PlanSampling:
     seed: int = 0
     balanced: bool = False
     answer_fraction: float = 1.0
-
-
-MOST_STEPS_APART = 3
 
 
 def choose_plan_samples(samples: Iterable[RasSample], sampling: PlanSampling) -> list[RasSample]:

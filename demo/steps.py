@@ -4,7 +4,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-COMPARED_LOOPS = ("none", "ras_no_planning", "ras", "tri_rag")
+RAS_LOOPS = ("none", "ras_no_planning", "ras")
+COMPARED_LOOPS = (*RAS_LOOPS, "tri_rag")
 # One process; said in full, so that the launcher does not list its defaults.
 LAUNCH = [
     "--num_processes",
@@ -121,15 +122,9 @@ def evaluate_steps(out: Path, questions: int) -> list[Step]:
 
     Tri-RAG is asked the questions that its knowledge base was built for, hop by hop.
     """
-    steps = [_evaluate(loop, out, questions, _loop_options(out)) for loop in COMPARED_LOOPS[:-1]]
+    steps = [_evaluate(loop, out, questions, _loop_options(out)) for loop in RAS_LOOPS]
     asked = min(questions, TRI_RAG_QUESTIONS)
-    tri_rag = _options(
-        corpus=out / "world" / "corpus.jsonl",
-        kb=out / "kb",
-        ras=out / "ras",
-        max_rounds=TRI_RAG_ROUNDS,
-        max_answer_tokens=32,
-    )
+    tri_rag = [*_reader_options(out), *_options(kb=out / "kb", max_rounds=TRI_RAG_ROUNDS)]
     return [*steps, knowledge_base_step(out, questions), _evaluate("tri_rag", out, asked, tri_rag)]
 
 
@@ -149,15 +144,18 @@ def ask_step(out: Path, question: str) -> Step:
     return Step("ask one question", ["inference/ask.py", question, *_loop_options(out)])
 
 
+def _reader_options(out: Path) -> list[str]:
+    """What every loop is given: the world's passages, and the component that answers."""
+    return _options(corpus=out / "world" / "corpus.jsonl", ras=out / "ras", max_answer_tokens=32)
+
+
 def _loop_options(out: Path) -> list[str]:
-    return _options(
-        corpus=out / "world" / "corpus.jsonl",
-        ras=out / "ras",
+    own = _options(
         t2t=out / "t2t",
         cache=out / "triples.sqlite",
         retriever="bm25",
         top_k=TOP_K,
         max_triples=MAX_TRIPLES,
-        max_answer_tokens=32,
         max_batch_size=MAX_BATCH_SIZE,
     )
+    return [*_reader_options(out), *own]

@@ -1,5 +1,6 @@
 """Low-rank adapters on a backbone, written so that plain PEFT reads them."""
 
+import shutil
 from pathlib import Path
 
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
@@ -50,6 +51,12 @@ def save_adapter(model: PeftModel, folder: Path) -> None:
     model.peft_config["default"].base_model_name_or_path = backbone
     # PEFT's model card names local paths and says nothing that config.json does not.
     (folder / "README.md").unlink(missing_ok=True)
+
+
+def copy_adapter_config(source: Path, target: Path) -> None:
+    """Copy adapter_config.json; a layer-wise soft prompt is no PEFT adapter and has none."""
+    if (source / ADAPTER_CONFIG).is_file():
+        shutil.copyfile(source / ADAPTER_CONFIG, target / ADAPTER_CONFIG)
 
 
 def load_adapter(model: PreTrainedModel, folder: Path, is_trainable: bool = False) -> PeftModel:

@@ -8,7 +8,6 @@ both (Wortsman et al. 2022). Measure it like any component.
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from models.checkpoint import (
     read_component_config,
     write_component,
 )
-from models.lora import ADAPTER_CONFIG
+from models.lora import copy_adapter_config
 
 Weights = dict[str, dict[str, torch.Tensor]]
 
@@ -112,8 +111,7 @@ def average(folders: Sequence[Path], shares: Sequence[float], out: Path) -> list
     def write(target: Path) -> None:
         for file, tensors in weights.items():
             save_file(tensors, target / file, metadata={"format": "pt"})
-        if (folders[-1] / ADAPTER_CONFIG).is_file():
-            shutil.copyfile(folders[-1] / ADAPTER_CONFIG, target / ADAPTER_CONFIG)
+        copy_adapter_config(folders[-1], target)
         metrics = {"averaged": parts, "last_part": _metrics(folders[-1])}
         (target / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
 

@@ -5,7 +5,6 @@ training/ship.py --component runs/ras --data runs/subq --out checkpoints/ras_smo
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from models.checkpoint import (
     read_component_config,
     write_component,
 )
-from models.lora import ADAPTER_CONFIG
+from models.lora import copy_adapter_config
 from models.manifest import package_versions
 from models.weights import copy_weights
 
@@ -74,9 +73,7 @@ def ship(component: Path, data: Path, out: Path) -> dict[str, Any]:
     metrics = shipped_metrics(component)
 
     def write(target: Path) -> None:
-        # A layer-wise soft prompt is no PEFT adapter and has no such file.
-        if (component / ADAPTER_CONFIG).is_file():
-            shutil.copyfile(component / ADAPTER_CONFIG, target / ADAPTER_CONFIG)
+        copy_adapter_config(component, target)
         (target / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n")
         copy_weights(component, target, torch.bfloat16)
 
