@@ -4,7 +4,7 @@ import argparse
 import logging
 
 from evaluation.commands import one_line_errors
-from inference.engines.contract import EngineError
+from inference.engines.errors import EngineError
 from inference.evaluation_log import EvaluationLogError
 from inference.exports.errors import ExportError
 from inference.knowledge_base.output_log import DuplicateDocumentError

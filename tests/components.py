@@ -33,9 +33,9 @@ def stir(model: torch.nn.Module, scale: float, only: str = "") -> None:
             torch.nn.init.normal_(parameter, std=scale)
 
 
-def stirred_backbone(folder: Path) -> Path:
+def stirred_backbone(folder: Path, hidden_size: int = 64) -> Path:
     """A tiny backbone whose texts differ from prompt to prompt."""
-    model = tiny_llama()
+    model = tiny_llama(hidden_size=hidden_size)
     stir(model, 0.2)
     model.save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)

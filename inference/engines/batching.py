@@ -13,7 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from inference.engines.contract import EngineClosedError, EngineError, GenerationError
+from inference.engines.errors import (
+    DeadlineExceededError,
+    EngineClosedError,
+    EngineError,
+    GenerationError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -32,15 +37,34 @@ class Limits:
     gather_seconds: float = 0.006
 
 
-@dataclass(eq=False)
-class Job(Generic[T, R]):
-    """One request in the queue; `length` counts prompt and new tokens."""
+@dataclass(frozen=True, eq=False)
+class Work(Generic[T]):
+    """One item to run.
+
+    group: only items of one group share a batch. length: prompt and new tokens.
+    deadline_seconds: from its submission. on_settled: called once nobody waits for its outcome any
+        more, be it there, too late or not wanted; a running batch may let the item go.
+    """
 
     item: T
     group: Hashable
     length: int
+    deadline_seconds: float | None = None
+    on_settled: Callable[[], None] | None = None
+
+
+@dataclass(eq=False)
+class Job(Generic[T, R]):
+    """One item in the queue and who waits for it."""
+
+    work: Work[T]
     future: asyncio.Future[R]
     passed_over: int = 0
+
+    @property
+    def length(self) -> int:
+        """Prompt and new tokens."""
+        return self.work.length
 
 
 def similar_lengths(jobs: Sequence[Job[T, R]], limits: Limits) -> list[Job[T, R]]:
@@ -72,7 +96,7 @@ def choose_batch(queue: Sequence[Job[T, R]], limits: Limits) -> list[Job[T, R]]:
     """
     groups: dict[Hashable, list[Job[T, R]]] = {}
     for job in queue:
-        groups.setdefault(job.group, []).append(job)
+        groups.setdefault(job.work.group, []).append(job)
     oldest = next(iter(groups.values()))
     full = (jobs for jobs in groups.values() if len(jobs) >= limits.max_batch_size)
     chosen = oldest if oldest[0].passed_over >= MOST_TIMES_PASSED_OVER else next(full, oldest)
@@ -91,17 +115,26 @@ class DynamicBatcher(Generic[T, R]):
         self.queue: list[Job[T, R]] = []
         self.batch_sizes: list[int] = []
         self.closed = False
+        self._running = 0
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._worker: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
 
-    async def submit(self, items: Sequence[tuple[T, Hashable, int]]) -> list[R]:
-        """Queue (item, group, length) each and wait for all; the first failure is raised."""
+    @property
+    def unfinished(self) -> int:
+        """Items that wait or run."""
+        return len(self.queue) + self._running
+
+    async def submit(self, works: Sequence[Work[T]]) -> list[R]:
+        """Queue each and wait for all; the first failure is raised.
+
+        Raises DeadlineExceededError for one that is not done in time.
+        """
         if self.closed:
             raise EngineClosedError("the engine is closed")
         loop = asyncio.get_running_loop()
         self._start(loop)
-        jobs = [Job(item, group, length, loop.create_future()) for item, group, length in items]
+        jobs = [self._job(work, loop) for work in works]
         self.queue.extend(jobs)
         self._arrived.set()
         try:
@@ -114,6 +147,16 @@ class DynamicBatcher(Generic[T, R]):
             if isinstance(result, BaseException):
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
+
+    def _job(self, work: Work[T], loop: asyncio.AbstractEventLoop) -> Job[T, R]:
+        job: Job[T, R] = Job(work, loop.create_future())
+        if work.deadline_seconds is not None:
+            timer = loop.call_later(work.deadline_seconds, _expire, job)
+            job.future.add_done_callback(lambda _: timer.cancel())
+        if work.on_settled is not None:
+            settled = work.on_settled
+            job.future.add_done_callback(lambda _: settled())
+        return job
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the worker, anew when an earlier event loop took it along as it ended."""
@@ -147,13 +190,16 @@ class DynamicBatcher(Generic[T, R]):
         """Run a batch; where it fails, run its halves, so that one bad job fails alone."""
         loop = asyncio.get_running_loop()
         self.batch_sizes.append(len(jobs))
+        self._running = len(jobs)
         try:
             results = await loop.run_in_executor(
-                self._executor, self.run, [job.item for job in jobs]
+                self._executor, self.run, [job.work.item for job in jobs]
             )
         except Exception as error:
             await self._isolate(jobs, error)
             return
+        finally:
+            self._running = 0
         for job, result in zip(jobs, results, strict=True):
             if not job.future.done():
                 job.future.set_result(result)
@@ -186,3 +232,10 @@ class DynamicBatcher(Generic[T, R]):
         if self._worker is not None and not self._worker.done():
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
+
+
+def _expire(job: Job[T, R]) -> None:
+    if not job.future.done():
+        job.future.set_exception(
+            DeadlineExceededError(f"not answered within {job.work.deadline_seconds} seconds")
+        )

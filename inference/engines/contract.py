@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from inference.engines.errors import InvalidRequestError
 from models.formats.triples import Triple
 
 if TYPE_CHECKING:  # an engine over a remote API needs neither torch nor graphs
@@ -18,32 +19,26 @@ if TYPE_CHECKING:  # an engine over a remote API needs neither torch nor graphs
 SubgraphInput: TypeAlias = "Subgraph | tuple[Triple, ...]"
 
 
-class EngineError(RuntimeError):
-    """A request that an engine could not answer; the message says which and why."""
+@dataclass(frozen=True)
+class Constraint:
+    """A form that the whole output has; exactly one of the three is set.
 
+    regex: in the syntax of Rust's `regex`: no look-around, no back-references.
+    json_schema: a JSON schema as a string; white space between tokens is left out.
+    grammar: context-free, in llguidance's dialect of Lark.
+    """
 
-class InvalidRequestError(EngineError):
-    """A request that contradicts itself, such as one with two prompts."""
+    regex: str | None = None
+    json_schema: str | None = None
+    grammar: str | None = None
 
-
-class UnsupportedRequestError(EngineError):
-    """A request for something that this engine cannot do, such as graphs over a remote API."""
-
-
-class UnknownAdapterError(EngineError):
-    """A request for an adapter that the engine did not load; the message names those it has."""
-
-
-class PromptTooLongError(EngineError):
-    """A prompt that, with its new tokens, does not fit the model's context."""
-
-
-class GenerationError(EngineError):
-    """The model failed while it ran this request, on its own, outside any batch."""
-
-
-class EngineClosedError(EngineError):
-    """A request that came after, or was waiting at, the engine's close."""
+    def __post_init__(self) -> None:
+        given = [value for value in (self.regex, self.json_schema, self.grammar) if value]
+        if len(given) != 1:
+            raise InvalidRequestError(
+                "a constraint needs exactly one of regex, json_schema and grammar; this one has "
+                f"{len(given)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class Sampling:
     seed: with a temperature above 0, the same seed gives the same tokens whatever else is in
         the batch; None draws a fresh one.
     logprobs: also return the natural log-probability of each generated token, under the model's
-        own distribution (before temperature and top_p).
+        own distribution (before temperature, top_p and a constraint).
     """
 
     max_new_tokens: int = 128
@@ -89,6 +84,8 @@ class Request:
     adapter: name of a loaded component; None is the plain backbone.
     subgraphs: one per retrieval step, as triples or as ready sub-graphs; None or empty gives the
         learned token of an empty history. Only for an adapter with a graph encoder.
+    constraint: a form that the output is held to; a text cut at max_new_tokens is its beginning.
+    deadline_seconds: from the call; a request that takes longer ends with DeadlineExceededError.
     """
 
     prompt: str | None = None
@@ -97,8 +94,12 @@ class Request:
     adapter: str | None = None
     subgraphs: tuple[SubgraphInput, ...] | None = None
     sampling: Sampling = field(default_factory=Sampling)
+    constraint: Constraint | None = None
+    deadline_seconds: float | None = None
 
     def __post_init__(self) -> None:
+        if self.deadline_seconds is not None and self.deadline_seconds <= 0:
+            raise InvalidRequestError(f"deadline_seconds is {self.deadline_seconds}; above 0")
         given = [
             name for name in ("prompt", "messages", "input_ids") if getattr(self, name) is not None
         ]
@@ -127,12 +128,33 @@ class Completion:
     logprobs: list[float] | None = None
 
 
+@dataclass(frozen=True)
+class Health:
+    """Whether an engine gets on with its work.
+
+    ok: it answers; an idle engine was asked for one token. reason: why not.
+    running: requests that it has taken and not yet answered.
+    seconds_since_progress: since its last token or batch; None before the first.
+    restarts: how often its process was started anew.
+    """
+
+    ok: bool
+    reason: str = ""
+    running: int = 0
+    seconds_since_progress: float | None = None
+    restarts: int = 0
+
+
 @runtime_checkable
 class Engine(Protocol):
     """A language model behind a queue; safe to call from many coroutines at once."""
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """One completion a request, in the requests' order; raises EngineError."""
+        ...
+
+    async def health(self) -> Health:
+        """Whether the engine makes progress; never raises."""
         ...
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
-from inference.engines.contract import EngineClosedError
+from inference.engines.errors import EngineClosedError
 from inference.engines.growing_cache import GrowingCache, prompt_cache
 from inference.engines.token_choice import RowState, choose_tokens
 from models.last_position import last_position
@@ -199,6 +199,9 @@ def decode(decoder: CausalDecoder | EncoderDecoderDecoder, should_stop: Callable
     while any(row.finish_reason is None for row in decoder.rows):
         if should_stop():
             raise EngineClosedError("the engine was closed while this request ran")
+        for row in decoder.rows:
+            if row.finish_reason is None and row.abandoned():
+                row.finish_reason = "abandoned"
         token_ids = drop_finished(decoder, token_ids)
         token_ids = choose_tokens(decoder.step(token_ids), decoder.rows)
 

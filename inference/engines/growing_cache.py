@@ -17,7 +17,7 @@ from transformers.cache_utils import (
     DynamicSlidingWindowLayer,
 )
 
-from inference.engines.contract import UnsupportedRequestError
+from inference.engines.errors import UnsupportedRequestError
 from models.prompt_attention import PromptStates
 
 

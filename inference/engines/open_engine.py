@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from inference.engines.contract import Engine, UnsupportedRequestError
+from inference.engines.contract import Engine
+from inference.engines.errors import UnsupportedRequestError
 
 ENGINE_KINDS = ("transformers", "openai")
 EngineKind = Literal["transformers", "openai"]

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import openai
 
-from inference.engines.contract import (
-    Completion,
+from inference.engines.contract import Completion, Health, Request
+from inference.engines.errors import (
+    DeadlineExceededError,
     EngineClosedError,
     EngineError,
     InvalidRequestError,
-    Request,
-    Sampling,
     UnsupportedRequestError,
 )
+from inference.engines.probe import PROBE_SECONDS
 
 MOST_STOP_STRINGS = 4
 # Without a tokenizer: English text has about four characters a token.
@@ -87,6 +88,16 @@ class OpenAIEngine:
                 raise result
         return [result for result in results if isinstance(result, Completion)]
 
+    async def health(self) -> Health:
+        """Whether the endpoint lists its models; costs no token."""
+        if self.closed:
+            return Health(False, "the engine is closed")
+        try:
+            await self._client.models.list(timeout=PROBE_SECONDS)
+        except openai.OpenAIError as error:
+            return Health(False, f"{type(error).__name__}: {error}")
+        return Health(True)
+
     async def close(self) -> None:
         """Close the connections."""
         self.closed = True
@@ -99,12 +110,14 @@ class OpenAIEngine:
     async def _settle(self, request: Request) -> Completion | EngineError:
         """The outcome as a value, so that one refusal does not cancel the neighbours."""
         try:
-            async with self._in_flight:
+            async with asyncio.timeout(request.deadline_seconds), self._in_flight:
                 if self.completion and request.prompt is not None:
                     return await self._complete(request)
                 return await self._chat(request)
         except EngineError as error:
             return error
+        except TimeoutError:
+            return DeadlineExceededError(f"not answered within {request.deadline_seconds} seconds")
         except openai.OpenAIError as error:
             reason = f"{type(error).__name__}: {error}"
             failed = EngineError(f"{self.model} at {self._client.base_url}: {reason}")
@@ -115,7 +128,7 @@ class OpenAIEngine:
         messages: Any = [dict(message) for message in request.messages or ()]
         if request.prompt is not None:
             messages = [{"role": "user", "content": request.prompt}]
-        options = sampling_options(request.sampling)
+        options = request_options(request)
         if request.sampling.logprobs:
             options["logprobs"] = True
         response = await self._client.chat.completions.create(
@@ -127,7 +140,7 @@ class OpenAIEngine:
         return _completion(choice.message.content or "", choice, response.usage, logprobs)
 
     async def _complete(self, request: Request) -> Completion:
-        options = sampling_options(request.sampling)
+        options = request_options(request)
         if request.sampling.logprobs:
             options["logprobs"] = 0
         response = await self._client.completions.create(
@@ -138,8 +151,9 @@ class OpenAIEngine:
         return _completion(choice.text, choice, response.usage, logprobs)
 
 
-def sampling_options(sampling: Sampling) -> dict[str, Any]:
-    """The API's names for how tokens are chosen."""
+def request_options(request: Request) -> dict[str, Any]:
+    """The API's names for how tokens are chosen and what they may be."""
+    sampling = request.sampling
     options: dict[str, Any] = {
         "max_tokens": sampling.max_new_tokens,
         "temperature": sampling.temperature,
@@ -149,6 +163,12 @@ def sampling_options(sampling: Sampling) -> dict[str, Any]:
         options["stop"] = list(sampling.stop)
     if sampling.seed is not None:
         options["seed"] = sampling.seed
+    if request.constraint is not None:
+        schema = json.loads(request.constraint.json_schema or "")
+        options["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": "output", "schema": schema, "strict": True},
+        }
     return options
 
 
@@ -161,6 +181,10 @@ def _refuse_unsupported(request: Request) -> None:
     if request.input_ids is not None:
         raise UnsupportedRequestError(
             "an API endpoint has its own tokenizer; give prompt or messages, not input_ids"
+        )
+    if request.constraint is not None and request.constraint.json_schema is None:
+        raise UnsupportedRequestError(
+            "an API endpoint holds its output to a JSON schema alone, not to a regex or a grammar"
         )
     if len(request.sampling.stop) > MOST_STOP_STRINGS:
         raise InvalidRequestError(f"an API endpoint takes at most {MOST_STOP_STRINGS} stop strings")

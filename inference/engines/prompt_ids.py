@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from inference.engines.contract import InvalidRequestError, Request, UnsupportedRequestError
+from inference.engines.contract import Request
+from inference.engines.errors import InvalidRequestError, UnsupportedRequestError
 
 
 def start_ids(tokenizer: PreTrainedTokenizerBase, graph_token: bool) -> list[int]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from inference.engines.constraints import Matcher
 from inference.engines.contract import Sampling
+from inference.engines.output_text import decode_ids, output_text
 
 # A character takes up to four byte-level tokens; a few more for tokens that decode to nothing.
 TOKENS_A_CHARACTER = 4
@@ -26,11 +29,16 @@ class Generated:
 
 @dataclass(eq=False)
 class RowState:
-    """One request while it is being decoded."""
+    """One request while it is being decoded.
+
+    matcher: of its constraint. abandoned: whether nobody waits for its outcome any more.
+    """
 
     sampling: Sampling
     tokenizer: PreTrainedTokenizerBase
     end_ids: frozenset[int]
+    matcher: Matcher | None = None
+    abandoned: Callable[[], bool] = lambda: False
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
@@ -45,8 +53,13 @@ class RowState:
             else:
                 self.generator.manual_seed(self.sampling.seed)
 
-    def draw(self, logits: torch.Tensor) -> int:
-        """Draw a token from `logits` [vocabulary] under temperature and top_p."""
+    def choose(self, logits: torch.Tensor) -> int:
+        """The next token, out of `logits` [vocabulary] under constraint and sampling."""
+        if self.matcher is not None:
+            logits = self.matcher.masked(logits)
+        return self._draw(logits) if self.generator is not None else int(logits.argmax())
+
+    def _draw(self, logits: torch.Tensor) -> int:
         probabilities = torch.softmax(logits.float().cpu() / self.sampling.temperature, dim=-1)
         ordered, ids = probabilities.sort(descending=True, stable=True)
         before = ordered.cumsum(dim=-1) - ordered
@@ -56,6 +69,8 @@ class RowState:
     def accept(self, token_id: int, logprob: float | None) -> None:
         """Append a token and decide whether the row ends with it."""
         self.token_ids.append(token_id)
+        if self.matcher is not None:
+            self.matcher.accept(token_id)
         if logprob is not None:
             self.logprobs.append(logprob)
         if token_id in self.end_ids or self._at_stop_string():
@@ -68,23 +83,14 @@ class RowState:
             return False
         longest = max(map(len, self.sampling.stop))
         tail = self.token_ids[-(TOKENS_A_CHARACTER * longest + SPARE_TOKENS) :]
-        text = self._decode(tail)
+        text = decode_ids(self.tokenizer, tail)
         return any(stop in text for stop in self.sampling.stop)
-
-    def _decode(self, token_ids: list[int]) -> str:
-        return str(
-            self.tokenizer.decode(
-                token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-            )
-        )
 
     def result(self) -> Generated:
         """The finished row, its text cut before the first stop string."""
-        text = self._decode(self.token_ids)
-        ends = [text.find(stop) for stop in self.sampling.stop if stop in text]
         return Generated(
             tuple(self.token_ids),
-            text[: min(ends)] if ends else text,
+            output_text(self.tokenizer, self.token_ids, self.sampling.stop),
             self.finish_reason or "length",
             self.logprobs if self.sampling.logprobs else None,
         )
@@ -97,8 +103,8 @@ def choose_tokens(logits_BV: torch.Tensor, rows: list[RowState]) -> torch.Tensor
     """
     chosen = logits_BV.argmax(dim=-1)
     for place, row in enumerate(rows):
-        if row.finish_reason is None and row.generator is not None:
-            chosen[place] = row.draw(logits_BV[place])
+        if row.finish_reason is None and (row.generator is not None or row.matcher is not None):
+            chosen[place] = row.choose(logits_BV[place])
     logprobs: list[float] | None = None
     if any(row.sampling.logprobs for row in rows):
         scores = logits_BV.float().log_softmax(dim=-1)

@@ -3,41 +3,52 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from inference.engines.batching import DynamicBatcher, Limits
-from inference.engines.components import ComponentLoader, Served, default_device
-from inference.engines.contract import (
-    Completion,
-    InvalidRequestError,
-    PromptTooLongError,
-    Request,
-    UnknownAdapterError,
-    UnsupportedRequestError,
-)
+from inference.engines.batching import DynamicBatcher, Limits, Work
+from inference.engines.component_loader import first_backbone
+from inference.engines.constraints import ConstraintCompiler
+from inference.engines.contract import Completion, Health, Request
 from inference.engines.decoding import decode_causal, decode_encoder_decoder
 from inference.engines.graph_inputs import collate_requests, to_subgraphs
-from inference.engines.prompt_ids import chat_ids, check_placeholder, start_ids, text_ids
+from inference.engines.probe import probe
+from inference.engines.prompt_ids import text_ids
+from inference.engines.served import find_served
 from inference.engines.token_choice import RowState
-from models.checkpoint import read_component_config
+from inference.engines.transformers_components import (
+    LocalServed,
+    TransformersComponentLoader,
+    default_device,
+)
 from models.graph import Subgraph
 from models.passage_processor import PassageProcessor
 from models.ras_processor import RasProcessor
 
+# An engine at work that has not come to its next token for so long is stuck.
+STALLED_SECONDS = 120.0
+
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A checked request: ids, graphs and what runs it."""
+    """A checked request: ids, graphs, what runs it, and whether anyone still waits for it."""
 
     request: Request
-    served: Served
+    served: LocalServed
     input_ids: list[int]
     subgraphs: list[Subgraph]
+    settled: threading.Event = field(default_factory=threading.Event)
+
+    def work(self) -> Work[Prepared]:
+        """What the batcher needs to know of it."""
+        length = len(self.input_ids) + self.request.sampling.max_new_tokens
+        deadline = self.request.deadline_seconds
+        return Work(self, self.request.adapter, length, deadline, self.settled.set)
 
 
 class TransformersEngine:
@@ -74,13 +85,15 @@ class TransformersEngine:
         """
         folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
         if backbone is None:
-            backbone = _backbone_of(folders)
-        loader = ComponentLoader(
+            backbone = first_backbone(folders)
+        loader = TransformersComponentLoader(
             backbone, dtype, device or default_device(), revision, merge_adapters
         )
-        self.served = loader.load(folders)
+        self.served = loader.load_all(folders)
         self.tokenizer = loader.tokenizer
+        self._compilers: dict[int, ConstraintCompiler] = {}
         self._closing = threading.Event()
+        self._progress: float | None = None
         limits = Limits(max_batch_size, max_batch_tokens)
         self.batcher: DynamicBatcher[Prepared, Completion] = DynamicBatcher(self._run, limits)
 
@@ -90,16 +103,18 @@ class TransformersEngine:
         Raises EngineError: a request that cannot be served is refused before any is run.
         """
         prepared = [self._prepare(request) for request in requests]
-        return await self.batcher.submit(
-            [
-                (
-                    item,
-                    item.request.adapter,
-                    len(item.input_ids) + item.request.sampling.max_new_tokens,
-                )
-                for item in prepared
-            ]
-        )
+        return await self.batcher.submit([item.work() for item in prepared])
+
+    async def health(self) -> Health:
+        """Whether the batch that runs came to a token lately, or an idle engine to its first."""
+        if self._closing.is_set():
+            return Health(False, "the engine is closed")
+        running = self.batcher.unfinished
+        if not running:
+            return await probe(self)
+        since = None if self._progress is None else time.monotonic() - self._progress
+        stalled = since is not None and since > STALLED_SECONDS
+        return Health(not stalled, "no token lately" if stalled else "", running, since)
 
     async def close(self) -> None:
         """Stop at the next token; running and waiting requests end with EngineClosedError."""
@@ -116,21 +131,14 @@ class TransformersEngine:
         assert processor is not None
         return processor
 
-    def _find(self, adapter: str | None) -> Served:
-        if adapter not in self.served:
-            known = ", ".join(sorted(name for name in self.served if name)) or "none"
-            raise UnknownAdapterError(f"no adapter {adapter!r} is loaded; there is: {known}")
-        return self.served[adapter]
+    def _find(self, adapter: str | None) -> LocalServed:
+        return find_served(self.served, adapter)
 
     def _prepare(self, request: Request) -> Prepared:
         served = self._find(request.adapter)
-        # A component trained without a graph encoder reads the same triples as text alone.
-        if request.subgraphs and not isinstance(served.processor, RasProcessor):
-            raise UnsupportedRequestError(
-                f"adapter {request.adapter!r} reads no graphs; leave subgraphs out"
-            )
-        input_ids = prompt_ids_of(request, served)
-        _check_length(input_ids, request, served)
+        input_ids = served.input_ids(request)
+        if request.constraint is not None:
+            self._compiler(served).check(request.constraint)
         subgraphs = to_subgraphs(request.subgraphs) if served.graph_encoder else []
         return Prepared(request, served, input_ids, subgraphs)
 
@@ -139,35 +147,33 @@ class TransformersEngine:
         """Generate for requests of one component; called in the batcher's thread."""
         served = batch[0].served
         served.activate()
-        end_ids = served.end_ids()
-        rows = [RowState(item.request.sampling, served.tokenizer, end_ids) for item in batch]
+        rows = [self._row(item) for item in batch]
         if served.is_encoder_decoder:
             prompts = [item.input_ids for item in batch]
-            decode_encoder_decoder(served.model, prompts, rows, self._closing.is_set)
+            decode_encoder_decoder(served.model, prompts, rows, self._at_token)
         else:
-            embeddings, stop = embed_prompts(batch), self._closing.is_set
-            decode_causal(served.model, embeddings, rows, stop, served.deep_prompt)
+            embeddings = embed_prompts(batch)
+            decode_causal(served.model, embeddings, rows, self._at_token, served.deep_prompt)
         return [_completion(item, row) for item, row in zip(batch, rows, strict=True)]
 
+    def _at_token(self) -> bool:
+        """Called at each token: notes the progress, says whether to stop."""
+        self._progress = time.monotonic()
+        return self._closing.is_set()
 
-def prompt_ids_of(request: Request, served: Served) -> list[int]:
-    """The ids of a request, as the component's processor makes them in training."""
-    if request.input_ids is not None:
-        if served.graph_position is not None:
-            check_placeholder(request.input_ids, served.graph_position, served.tokenizer)
-        return list(request.input_ids)
-    if request.messages is not None:
-        if served.name is not None:
-            raise UnsupportedRequestError(
-                f"adapter {served.name!r} was trained on prompts; give prompt, not messages"
-            )
-        return chat_ids(served.tokenizer, request)
-    text = request.prompt or ""
-    if served.is_encoder_decoder:
-        return list(served.tokenizer(text)["input_ids"])
-    start = start_ids(served.tokenizer, served.graph_encoder is not None)
-    literal = isinstance(served.processor, RasProcessor)
-    return start + text_ids(served.tokenizer, text, split_special_tokens=literal)
+    def _row(self, item: Prepared) -> RowState:
+        constraint, served = item.request.constraint, item.served
+        matcher = None if constraint is None else self._compiler(served).matcher(constraint)
+        return RowState(
+            item.request.sampling, served.tokenizer, served.end_ids, matcher, item.settled.is_set
+        )
+
+    def _compiler(self, served: LocalServed) -> ConstraintCompiler:
+        """Of the vocabulary of a component's tokenizer, made when first asked for."""
+        key = id(served.tokenizer)
+        if key not in self._compilers:
+            self._compilers[key] = ConstraintCompiler(served.tokenizer, served.vocabulary_size)
+        return self._compilers[key]
 
 
 def embed_prompts(batch: Sequence[Prepared]) -> list[torch.Tensor]:
@@ -186,18 +192,6 @@ def embed_prompts(batch: Sequence[Prepared]) -> list[torch.Tensor]:
     return embeddings
 
 
-def _check_length(input_ids: Sequence[int], request: Request, served: Served) -> None:
-    new_tokens = request.sampling.max_new_tokens
-    limit = served.context_length
-    if not input_ids:
-        raise InvalidRequestError("the prompt is empty and the tokenizer has no BOS to start from")
-    if limit is not None and len(input_ids) + new_tokens > limit:
-        raise PromptTooLongError(
-            f"the prompt has {len(input_ids)} tokens and {new_tokens} new ones are asked for; "
-            f"the model's context holds {limit}. Shorten the prompt or lower max_new_tokens."
-        )
-
-
 def _completion(item: Prepared, row: RowState) -> Completion:
     generated = row.result()
     return Completion(
@@ -208,12 +202,3 @@ def _completion(item: Prepared, row: RowState) -> Completion:
         finish_reason=generated.finish_reason,
         logprobs=generated.logprobs,
     )
-
-
-def _backbone_of(folders: Mapping[str, Path]) -> str:
-    """The backbone that adapters name, a causal one's before a text-to-triples model's own."""
-    if not folders:
-        raise InvalidRequestError("an engine needs a backbone, or an adapter that names one")
-    configs = [read_component_config(folder) for folder in folders.values()]
-    configs.sort(key=lambda config: config.get("component") not in ("ras", "tri_rag"))
-    return str(configs[0]["backbone"])

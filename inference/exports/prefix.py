@@ -22,9 +22,8 @@ PEFT_FOLDER = "peft"
 
 
 @torch.no_grad()
-def write_prefix(folder: Path, config: Mapping[str, Any], out: Path) -> None:
-    """Write `prefix.safetensors` (per layer l: `k.l` and `v.l`, [n, key heads, head size], float32)
-    and the folder `peft`, which `PeftModel.from_pretrained` reads.
+def prefix_states(folder: Path, config: Mapping[str, Any]) -> torch.Tensor:
+    """The prefix [n, 2 x layers, G, D] in float32 that a component's prompt amounts to.
 
     Raises:
         BackboneMismatchError: the backbone's name now means another model.
@@ -35,10 +34,19 @@ def write_prefix(folder: Path, config: Mapping[str, Any], out: Path) -> None:
     check_backbone(config, backbone_id(backbone), folder)
     prompt = load_prompt(folder, settings, backbone)
     assert prompt is not None
-    whole = as_prefix(prompt, backbone) if isinstance(prompt, DeepPrompt) else prompt.embeddings
+    return as_prefix(prompt, backbone) if isinstance(prompt, DeepPrompt) else prompt.embeddings
+
+
+def write_prefix(folder: Path, config: Mapping[str, Any], out: Path) -> None:
+    """Write `prefix.safetensors` (per layer l: `k.l` and `v.l`, [n, key heads, head size], float32)
+    and the folder `peft`, which `PeftModel.from_pretrained` reads.
+
+    Raises as `prefix_states`.
+    """
+    whole = prefix_states(folder, config)
     save_file(layer_tensors(whole), out / PREFIX_FILE, metadata={"format": "pt"})
     (out / PEFT_FOLDER).mkdir()
-    save_prefix(whole, settings.backbone, out / PEFT_FOLDER)
+    save_prefix(whole, str(config["backbone"]), out / PEFT_FOLDER)
 
 
 def layer_tensors(prefix: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from inference.engines.contract import Completion, Request, Sampling
+from inference.engines.contract import Completion, Health, Request, Sampling
 from inference.loops.graph_reader import ReaderInput
 from inference.retrieval.passages import Hit, Passage
 from models.formats.history import History
@@ -28,6 +28,10 @@ class ScriptedEngine:
         text = self.script(request)
         words = len(text.split())
         return Completion(text, (), self.count_tokens(request.prompt or ""), words, "stop")
+
+    async def health(self) -> Health:
+        """Always well."""
+        return Health(True)
 
     async def close(self) -> None:
         """Nothing to stop."""

@@ -16,7 +16,7 @@ import inference.ask
 import inference.evaluate
 import inference.extract
 from inference.command_line import command, positive_int
-from inference.engines.contract import EngineError
+from inference.engines.errors import EngineError
 from inference.loops.ras import RasLoop
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage

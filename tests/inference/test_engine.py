@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.engines.contract import (
-    Completion,
-    Engine,
+from inference.engines.contract import Completion, Engine, Request, Sampling
+from inference.engines.errors import (
     EngineClosedError,
     GenerationError,
     InvalidRequestError,
     PromptTooLongError,
-    Request,
-    Sampling,
     UnknownAdapterError,
     UnsupportedRequestError,
 )

@@ -6,15 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.engines.batching import DynamicBatcher, Job, Limits, choose_batch, similar_lengths
-from inference.engines.contract import EngineClosedError, GenerationError
+from inference.engines.batching import (
+    DynamicBatcher,
+    Job,
+    Limits,
+    Work,
+    choose_batch,
+    similar_lengths,
+)
 from inference.engines.decoding import prefill_groups
+from inference.engines.errors import EngineClosedError, GenerationError
 
 
 def jobs_of(*specs: tuple[str, int]) -> list[Job[int, int]]:
     loop = asyncio.new_event_loop()
     try:
-        return [Job(n, group, size, loop.create_future()) for n, (group, size) in enumerate(specs)]
+        return [
+            Job(Work(n, group, size), loop.create_future()) for n, (group, size) in enumerate(specs)
+        ]
     finally:
         loop.close()
 
@@ -44,7 +53,7 @@ def test_full_groups_go_first_but_none_starves() -> None:
     chosen = []
     while queue:
         batch = choose_batch(queue, limits)
-        chosen.append({str(job.group) for job in batch}.pop())
+        chosen.append({str(job.work.group) for job in batch}.pop())
         queue = [job for job in queue if job not in batch]
     assert chosen == ["many", "many", "few", "many"]
 
@@ -69,9 +78,9 @@ async def test_jobs_that_arrive_while_a_batch_runs_make_the_next_one() -> None:
         return [2 * item for item in items]
 
     batcher: DynamicBatcher[int, int] = DynamicBatcher(double, Limits(8, 1000))
-    first = asyncio.create_task(batcher.submit([(0, "g", 1)]))
+    first = asyncio.create_task(batcher.submit([Work(0, "g", 1)]))
     await asyncio.sleep(0.03)
-    rest = await asyncio.gather(*(batcher.submit([(n, "g", 1)]) for n in range(1, 9)))
+    rest = await asyncio.gather(*(batcher.submit([Work(n, "g", 1)]) for n in range(1, 9)))
     assert await first == [0]
     assert rest == [[2 * n] for n in range(1, 9)]
     assert sizes == [1, 8]
@@ -83,11 +92,11 @@ async def test_one_bad_job_fails_alone_with_its_reason() -> None:
         return [100 // item for item in items]
 
     batcher: DynamicBatcher[int, int] = DynamicBatcher(invert, Limits(8, 1000))
-    calls = [batcher.submit([(item, "g", 1)]) for item in (1, 2, 0, 4, 5)]
+    calls = [batcher.submit([Work(item, "g", 1)]) for item in (1, 2, 0, 4, 5)]
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert [r for r in results if isinstance(r, list)] == [[100], [50], [25], [20]]
     assert isinstance(results[2], GenerationError)
     assert "ZeroDivisionError" in str(results[2])
     await batcher.close()
     with pytest.raises(EngineClosedError):
-        await batcher.submit([(1, "g", 1)])
+        await batcher.submit([Work(1, "g", 1)])

@@ -9,13 +9,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from inference.engines.contract import (
-    Engine,
+from inference.engines.contract import Engine, Request, Sampling
+from inference.engines.errors import (
     EngineClosedError,
     EngineError,
     InvalidRequestError,
-    Request,
-    Sampling,
     UnsupportedRequestError,
 )
 from inference.engines.open_engine import build_engine

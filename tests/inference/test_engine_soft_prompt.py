@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.engines.contract import PromptTooLongError, Request, Sampling
+from inference.engines.contract import Request, Sampling
+from inference.engines.errors import PromptTooLongError
 from inference.engines.transformers import TransformersEngine
 from models.checkpoint import BackboneMismatchError
 from models.condition_extractor import ConditionExtractor

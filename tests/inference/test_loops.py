@@ -2,7 +2,8 @@
 
 import pytest
 
-from inference.engines.contract import EngineError, Request
+from inference.engines.contract import Request
+from inference.engines.errors import EngineError
 from inference.extraction import TripleExtractor
 from inference.loops.graph_reader import GraphReader, ReaderInput
 from inference.loops.no_retrieval import NoRetrievalLoop

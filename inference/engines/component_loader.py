@@ -1,0 +1,131 @@
+"""Component folders as what an engine serves: read, checked against the backbone, equipped."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from transformers import PreTrainedTokenizerBase
+
+from inference.engines.errors import InvalidRequestError
+from inference.engines.served import Served
+from models.checkpoint import NotACheckpointError, check_backbone, read_component_config
+from models.condition_extractor import COMPONENT as TRI_RAG
+from models.condition_extractor_config import Adaptation, ConditionExtractorConfig
+from models.condition_processor import ConditionProcessor
+from models.graph_llm import COMPONENT as RAS
+from models.graph_llm import load_graph_encoder
+from models.graph_llm_config import GraphLLMConfig
+from models.sentence_encoder import load_sentence_encoder
+from models.text_table import TextFeatures
+from models.text_to_triples import COMPONENT as TEXT_TO_TRIPLES
+from models.text_to_triples import TextToTriplesConfig
+from models.text_to_triples_processor import TextToTriplesProcessor
+
+ServedT = TypeVar("ServedT", bound=Served)
+
+
+class ComponentLoader(ABC, Generic[ServedT]):
+    """Turns folders into what is served; how an adapter or a prompt is put on the backbone is the
+    engine's own.
+
+    identity: `backbone_id` of the engine's backbone. device: of the graph encoders.
+    """
+
+    identity: str
+    tokenizer: PreTrainedTokenizerBase
+    device: str
+
+    def __init__(self) -> None:
+        self._features: dict[str, TextFeatures] = {}
+
+    @abstractmethod
+    def plain(self) -> ServedT:
+        """The backbone as it is."""
+
+    @abstractmethod
+    def adapted(self, name: str, folder: Path) -> ServedT:
+        """The backbone with the LoRA adapter of a folder."""
+
+    @abstractmethod
+    def prompted(self, name: str, folder: Path, settings: ConditionExtractorConfig) -> ServedT:
+        """The backbone with the soft prompt or prefix of a folder, if it has one."""
+
+    @abstractmethod
+    def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> ServedT:
+        """A text-to-triples model with a backbone of its own."""
+
+    def load(self, name: str, folder: Path) -> ServedT:
+        """What a name stands for.
+
+        Raises NotACheckpointError, TruncatedCheckpointError, BackboneMismatchError.
+        """
+        config = read_component_config(folder)
+        component = config.get("component")
+        if component == RAS:
+            return self._load_ras(name, folder, config)
+        if component == TEXT_TO_TRIPLES:
+            return self._load_text_to_triples(name, folder, config)
+        if component == TRI_RAG:
+            return self._load_condition_extractor(name, folder, config)
+        raise NotACheckpointError(
+            f"{folder}: this engine serves the components '{RAS}', '{TEXT_TO_TRIPLES}' and "
+            f"'{TRI_RAG}', and this folder holds '{component}'"
+        )
+
+    def _load_ras(self, name: str, folder: Path, config: Mapping[str, Any]) -> ServedT:
+        check_backbone(config, self.identity, folder)
+        settings = GraphLLMConfig.from_dict(config)
+        served = self.adapted(name, folder)
+        served.processor = settings.processor(self.tokenizer)
+        encoder = load_graph_encoder(folder, settings)
+        if encoder is not None:
+            served.graph_encoder = encoder.to(self.device).requires_grad_(False)
+            served.graph_position = served.processor.graph_position
+            served.features = self._text_features(settings.encoder)
+        return served
+
+    def _load_text_to_triples(self, name: str, folder: Path, config: Mapping[str, Any]) -> ServedT:
+        settings = TextToTriplesConfig.from_dict(config)
+        if settings.lora_rank > 0 and config.get("backbone_id") == self.identity:
+            served = self.adapted(name, folder)
+        else:
+            served = self.alone(name, folder, settings)
+        served.processor = TextToTriplesProcessor(
+            served.tokenizer,
+            settings.max_source_tokens,
+            settings.max_target_tokens,
+            served.is_encoder_decoder,
+        )
+        return served
+
+    def _load_condition_extractor(
+        self, name: str, folder: Path, config: Mapping[str, Any]
+    ) -> ServedT:
+        check_backbone(config, self.identity, folder)
+        settings = ConditionExtractorConfig.from_dict(config)
+        if settings.adaptation == Adaptation.lora:
+            served = self.adapted(name, folder)
+        else:
+            served = self.prompted(name, folder, settings)
+        served.processor = ConditionProcessor(self.tokenizer, settings)
+        return served
+
+    def _text_features(self, encoder: str) -> TextFeatures:
+        if encoder not in self._features:
+            self._features[encoder] = TextFeatures(load_sentence_encoder(encoder))
+        return self._features[encoder]
+
+
+def first_backbone(folders: Mapping[str, Path]) -> str:
+    """The backbone that adapters name, a causal one's before a text-to-triples model's own.
+
+    Raises InvalidRequestError without an adapter.
+    """
+    if not folders:
+        raise InvalidRequestError("an engine needs a backbone, or an adapter that names one")
+    configs = [read_component_config(folder) for folder in folders.values()]
+    configs.sort(key=lambda config: config.get("component") not in (RAS, TRI_RAG))
+    return str(configs[0]["backbone"])

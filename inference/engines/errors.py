@@ -1,0 +1,37 @@
+"""What an engine raises; loops record it with the question that it befell."""
+
+
+class EngineError(RuntimeError):
+    """A request that an engine could not answer; the message says which and why."""
+
+
+class InvalidRequestError(EngineError):
+    """A request that contradicts itself, such as one with two prompts."""
+
+
+class UnsupportedRequestError(EngineError):
+    """A request for something that this engine cannot do, such as graphs over a remote API."""
+
+
+class UnknownAdapterError(EngineError):
+    """A request for an adapter that the engine did not load; the message names those it has."""
+
+
+class PromptTooLongError(EngineError):
+    """A prompt that, with its new tokens, does not fit the model's context."""
+
+
+class GenerationError(EngineError):
+    """The model failed while it ran this request, on its own, outside any batch."""
+
+
+class DeadlineExceededError(EngineError):
+    """A request that was not answered within its `deadline_seconds`."""
+
+
+class EngineDiedError(EngineError):
+    """The process that ran this request ended, or made no progress and was ended."""
+
+
+class EngineClosedError(EngineError):
+    """A request that came after, or was waiting at, the engine's close."""

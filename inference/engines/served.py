@@ -1,0 +1,109 @@
+"""What every local engine knows of a name that requests may ask for, and the checks it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from transformers import PreTrainedTokenizerBase
+
+from inference.engines.contract import Request
+from inference.engines.errors import (
+    InvalidRequestError,
+    PromptTooLongError,
+    UnknownAdapterError,
+    UnsupportedRequestError,
+)
+from inference.engines.prompt_ids import chat_ids, check_placeholder, start_ids, text_ids
+from models.graph_encoder import GraphEncoder
+from models.passage_processor import PassageProcessor
+from models.ras_processor import RasProcessor
+from models.text_table import TextFeatures
+
+
+@dataclass(eq=False)
+class Served:
+    """One name that requests may ask for.
+
+    name: None for the plain backbone.
+    context_length: most tokens of text and output together; None where positions are unbounded.
+    end_ids: tokens that end a text. vocabulary_size: columns of the logits.
+    processor: makes the component's prompts; None for the plain backbone.
+    graph_encoder, features: for a component that reads graphs; placed at `graph_position`.
+    """
+
+    name: str | None
+    tokenizer: PreTrainedTokenizerBase
+    context_length: int | None
+    end_ids: frozenset[int]
+    vocabulary_size: int
+    is_encoder_decoder: bool = False
+    processor: RasProcessor | PassageProcessor[Any] | None = None
+    graph_encoder: GraphEncoder | None = None
+    features: TextFeatures | None = None
+    graph_position: int | None = None
+
+    def input_ids(self, request: Request) -> list[int]:
+        """The checked ids of a request, as the component's processor makes them in training.
+
+        Raises UnsupportedRequestError, InvalidRequestError, PromptTooLongError.
+        """
+        # A component trained without a graph encoder reads the same triples as text alone.
+        if request.subgraphs and not isinstance(self.processor, RasProcessor):
+            raise UnsupportedRequestError(
+                f"adapter {request.adapter!r} reads no graphs; leave subgraphs out"
+            )
+        input_ids = self._prompt_ids(request)
+        self._check_length(input_ids, request)
+        return input_ids
+
+    def _prompt_ids(self, request: Request) -> list[int]:
+        if request.input_ids is not None:
+            if self.graph_position is not None:
+                check_placeholder(request.input_ids, self.graph_position, self.tokenizer)
+            return list(request.input_ids)
+        if request.messages is not None:
+            if self.name is not None:
+                raise UnsupportedRequestError(
+                    f"adapter {self.name!r} was trained on prompts; give prompt, not messages"
+                )
+            return chat_ids(self.tokenizer, request)
+        text = request.prompt or ""
+        if self.is_encoder_decoder:
+            return list(self.tokenizer(text)["input_ids"])
+        start = start_ids(self.tokenizer, self.graph_encoder is not None)
+        literal = isinstance(self.processor, RasProcessor)
+        return start + text_ids(self.tokenizer, text, split_special_tokens=literal)
+
+    def _check_length(self, input_ids: Sequence[int], request: Request) -> None:
+        new_tokens, limit = request.sampling.max_new_tokens, self.context_length
+        if not input_ids:
+            raise InvalidRequestError(
+                "the prompt is empty and the tokenizer has no BOS to start from"
+            )
+        if limit is not None and len(input_ids) + new_tokens > limit:
+            raise PromptTooLongError(
+                f"the prompt has {len(input_ids)} tokens and {new_tokens} new ones are asked for; "
+                f"the model's context holds {limit}. Shorten the prompt or lower max_new_tokens."
+            )
+
+
+def all_end_ids(
+    tokenizer: PreTrainedTokenizerBase, generation_config: object | None
+) -> frozenset[int]:
+    """Ids that end a text: the tokenizer's and the generation configuration's."""
+    configured = getattr(generation_config, "eos_token_id", None)
+    listed = configured if isinstance(configured, list) else [configured]
+    return frozenset(int(token) for token in [*listed, tokenizer.eos_token_id] if token is not None)
+
+
+ServedT = TypeVar("ServedT", bound=Served)
+
+
+def find_served(served: Mapping[str | None, ServedT], adapter: str | None) -> ServedT:
+    """What a request's adapter names. Raises UnknownAdapterError, naming those there are."""
+    if adapter not in served:
+        known = ", ".join(sorted(name for name in served if name)) or "none"
+        raise UnknownAdapterError(f"no adapter {adapter!r} is loaded; there is: {known}")
+    return served[adapter]

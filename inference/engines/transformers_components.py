@@ -1,0 +1,177 @@
+"""Components in this process: a backbone, its adapters, and models that stand alone."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from inference.engines.component_loader import ComponentLoader
+from inference.engines.errors import UnsupportedRequestError
+from inference.engines.growing_cache import require_plain_attention
+from inference.engines.served import Served, all_end_ids
+from models.backbone import backbone_id, load_backbone, load_tokenizer
+from models.condition_extractor import load_prompt
+from models.condition_extractor_config import ConditionExtractorConfig
+from models.grouped_attention import use_grouped_attention
+from models.prompt_attention import PromptStates, use_prompt_attention
+from models.text_to_triples import MODEL_FOLDER, TextToTriples, TextToTriplesConfig
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, kw_only=True)
+class LocalServed(Served):
+    """One name with its model.
+
+    adapter: PEFT's name of its adapter on `model`; None runs `model` with adapters off.
+    deep_prompt: keys and values of a layer-wise soft prompt.
+    """
+
+    model: PreTrainedModel
+    peft_model: PeftModel | None = None
+    adapter: str | None = None
+    deep_prompt: PromptStates | None = None
+
+    def activate(self) -> None:
+        """Turn this component's adapter on and every other off."""
+        if self.peft_model is None:
+            return
+        if self.adapter is None:
+            self.peft_model.base_model.disable_adapter_layers()  # type: ignore[operator]
+            return
+        self.peft_model.base_model.enable_adapter_layers()  # type: ignore[operator]
+        self.peft_model.set_adapter(self.adapter, inference_mode=True)
+
+
+class TransformersComponentLoader(ComponentLoader[LocalServed]):
+    """Loads a backbone once and puts every adapter that belongs to it on it.
+
+    With `merge_adapters` each adapter is added into a copy of the backbone's weights instead:
+    faster by a multiple where a small model decodes on a CPU, at the memory of one more copy an
+    adapter, and equal up to the rounding of the backbone's dtype.
+    """
+
+    def __init__(
+        self,
+        backbone: str,
+        dtype: str,
+        device: str,
+        revision: str | None,
+        merge_adapters: bool = False,
+    ) -> None:
+        super().__init__()
+        model = load_backbone(backbone, dtype, revision)
+        if not model.config.is_encoder_decoder:
+            require_plain_attention(model.config)
+            use_grouped_attention(model)
+        self.dtype = dtype
+        self.device = device
+        self.merge_adapters = merge_adapters
+        self.identity = backbone_id(model)
+        self.model = model.to(device).eval().requires_grad_(False)  # type: ignore[arg-type]
+        self.tokenizer = load_tokenizer(backbone, revision)
+        self.peft_model: PeftModel | None = None
+
+    def load_all(self, adapters: Mapping[str, Path]) -> dict[str | None, LocalServed]:
+        """Everything that can be asked for, by name; None is the plain backbone."""
+        served: dict[str | None, LocalServed] = {None: self.plain()}
+        for name, folder in adapters.items():
+            served[name] = self.load(name, Path(folder))
+        for component in served.values():
+            if component.model is self.model:
+                component.peft_model = self.peft_model
+        return served
+
+    def plain(self) -> LocalServed:
+        """The backbone as it is."""
+        return _served(None, self.model, self.tokenizer)
+
+    def adapted(self, name: str, folder: Path) -> LocalServed:
+        """The backbone with a component's adapter, switched on for its requests or merged."""
+        if not self.merge_adapters:
+            return _served(name, self.model, self.tokenizer, adapter=self._add_adapter(folder))
+        whole = PeftModel.from_pretrained(
+            copy.deepcopy(self.model), str(folder), autocast_adapter_dtype=False
+        )
+        merged: PreTrainedModel = whole.merge_and_unload()  # type: ignore[operator]
+        return _served(name, merged.eval().requires_grad_(False), self.tokenizer)
+
+    def prompted(self, name: str, folder: Path, settings: ConditionExtractorConfig) -> LocalServed:
+        """The plain backbone, other adapters off, with what a prompt adds to each layer."""
+        prompt = load_prompt(folder, settings, self.model)
+        if prompt is None:
+            return _served(name, self.model, self.tokenizer)
+        use_prompt_attention(self.model)
+        _served(None, self.model, self.tokenizer, peft_model=self.peft_model).activate()
+        with torch.no_grad():
+            states = prompt.states(self.model)
+        return _served(name, self.model, self.tokenizer, deep_prompt=states)
+
+    def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> LocalServed:
+        """A text-to-triples model with a backbone of its own."""
+        logger.info("%s has a model of its own (%s)", name, settings.backbone)
+        whole = TextToTriples.from_pretrained(folder, dtype=self.dtype).to(self.device).eval()
+        use_grouped_attention(whole.backbone)
+        source = str(folder / MODEL_FOLDER) if settings.lora_rank == 0 else settings.backbone
+        revision = None if settings.lora_rank == 0 else settings.backbone_revision
+        backbone = whole.requires_grad_(False).backbone
+        return _served(name, backbone, load_tokenizer(source, revision))
+
+    def _add_adapter(self, folder: Path) -> str:
+        """Put an adapter on the shared backbone; returns PEFT's name for it.
+
+        In the backbone's dtype: what training's autocast computes in, without its casts.
+        """
+        if self.model.config.is_encoder_decoder:
+            raise UnsupportedRequestError(
+                f"{folder}: adapters on a shared encoder-decoder backbone are not served; "
+                "give the engine a causal backbone, and this component gets its own model"
+            )
+        count = len(self.peft_model.peft_config) if self.peft_model is not None else 0
+        adapter = f"component_{count}"
+        if self.peft_model is None:
+            self.peft_model = PeftModel.from_pretrained(
+                self.model, str(folder), adapter_name=adapter, autocast_adapter_dtype=False
+            )
+        else:
+            self.peft_model.load_adapter(
+                str(folder), adapter_name=adapter, autocast_adapter_dtype=False
+            )
+        self.peft_model.eval()
+        return adapter
+
+
+def _served(
+    name: str | None, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **rest: Any
+) -> LocalServed:
+    prompt: PromptStates | None = rest.get("deep_prompt")
+    config = model.config.get_text_config()
+    limit = getattr(config, "max_position_embeddings", None)
+    is_encoder_decoder = bool(model.config.is_encoder_decoder)
+    return LocalServed(
+        name=name,
+        tokenizer=tokenizer,
+        context_length=(
+            None
+            if limit is None or is_encoder_decoder
+            else int(limit) - (prompt.length if prompt else 0)
+        ),
+        end_ids=all_end_ids(tokenizer, getattr(model, "generation_config", None)),
+        vocabulary_size=int(config.vocab_size),
+        is_encoder_decoder=is_encoder_decoder,
+        model=model,
+        **rest,
+    )
+
+
+def default_device() -> str:
+    """A GPU where there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
