@@ -130,8 +130,8 @@ def report(runs: Sequence[Run], options: LoopOptions) -> dict[str, Any]:
     return {
         "benchmark": "loop",
         "loop": options.loop,
-        "dtype": options.dtype,
-        "engine": options.engine,
+        "dtype": options.engine.dtype,
+        "engine": options.engine.kind,
         "threads": torch.get_num_threads(),
         "questions": len(alike),
         "rounds": len(runs) // len(CONCURRENCIES),

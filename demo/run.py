@@ -21,9 +21,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--out", type=Path, default=ROOT / "runs" / "demo", help="folder for everything made")
     add("--questions", type=int, default=900, help="questions of the world (default: 900)")
-    add("--test-questions", type=int, default=80, help="held-out questions asked (default: 80)")
+    add("--test-questions", type=int, default=72, help="held-out questions asked (default: 72)")
     add("--t2t-minutes", type=float, default=1.0, help="training text-to-triples (default: 1)")
-    add("--ras-minutes", type=float, default=3.0, help="training RAS (default: 3)")
+    add("--ras-minutes", type=float, default=1.5, help="training RAS (default: 1.5)")
     add("--seed", type=int, default=0, help="seed of the world and of the trainings")
     add("--json", action="store_true", help="print the results as one JSON object")
     return parser

@@ -22,7 +22,7 @@ MAX_TRIPLES = 6
 # Both loops' requests of a round in one batch; memory is no concern at this size.
 MAX_BATCH_SIZE = 160
 # Condition triplets are long: only the passages that come with a few questions are read.
-TRI_RAG_QUESTIONS = 10
+TRI_RAG_QUESTIONS = 8
 TRI_RAG_ROUNDS = 4
 
 
@@ -91,7 +91,7 @@ def _train(
         f"output_dir={out / name}",
         f"data.train={out / data / 'train.jsonl'}",
         f"data.dev={out / data / 'dev.jsonl'}",
-        "data.max_dev_samples=24",
+        "data.max_dev_samples=8",
         # The questions below measure the components; a validation here would only take minutes.
         "validation.samples=0",
         f"model.start_from=checkpoints/{name}_smollm2",

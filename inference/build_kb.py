@@ -23,15 +23,16 @@ from inference.components import (
     Component,
     conditions_requests,
 )
+from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
-from inference.extraction import RequestMaker, chunks
+from inference.extraction import HELD, RequestMaker, chunks, held_to
 from inference.knowledge_base.output_log import LOG_FILE, Output, OutputLog
 from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError, extend, is_built
-from inference.loop_options import MAX_BATCH_TOKENS
 from inference.retrieval.passages import Passage, load_corpus
 from inference.retrieval.question_contexts import documents_of_questions
 from models.atomic import atomic_write
+from models.formats.grammars import conditions_regex
 from models.sentence_encoder import load_sentence_encoder
 
 EXTRACTOR_FILE = "extractor.json"
@@ -51,12 +52,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--out", required=True, type=Path, help="folder of the knowledge base, new or to add to")
     add("--encoder", default="minilm", help="sentence encoder of the conditions (default: minilm)")
-    add("--dtype", choices=("bfloat16", "float32", "auto"), default="bfloat16")
-    add("--max-batch-size", type=positive_int, default=64, help="documents at once (default: 64)")
     add("--limit", type=positive_int, help="only the first so many documents")
     add("--questions", type=Path, help="only documents in the contexts of these questions")
     add("--question-limit", type=positive_int, help="of the first so many of them")
     add("--json", action="store_true", help="print the counts as one JSON object")
+    add_engine_arguments(parser)
     return parser
 
 
@@ -82,14 +82,16 @@ async def extract_documents(
             await asyncio.gather(*map(extract_one, chunk))
 
 
-def check_extractor(folder: Path, component: Component) -> None:
-    """Note which extractor a knowledge base is made with; refuse another one.
+def check_extractor(folder: Path, component: Component, constrain: bool = False) -> None:
+    """Note which extractor a knowledge base is made with, held to its grammar or not; refuse
+    another one.
 
     Raises:
         KnowledgeBaseError: naming both.
     """
     path = folder / EXTRACTOR_FILE
-    mine = {"component": component.folder.name, "fingerprint": component.fingerprint}
+    fingerprint = component.fingerprint + (HELD if constrain else "")
+    mine = {"component": component.folder.name, "fingerprint": fingerprint}
     if path.is_file():
         theirs = json.loads(path.read_text(encoding="utf-8"))
         if theirs["fingerprint"] != mine["fingerprint"]:
@@ -115,23 +117,22 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         corpus = documents_of_questions(corpus, arguments.questions, arguments.question_limit)
     corpus = corpus[: arguments.limit]
     component = Component.open(arguments.extractor, "tri_rag")
-    check_extractor(arguments.out, component)
+    check_extractor(arguments.out, component, arguments.constrain)
     log = OutputLog(arguments.out / LOG_FILE)
     # Fails on an index of another encoder before hours of extraction, not after.
     base = KnowledgeBase.load(arguments.out, encoder) if is_built(arguments.out) else None
     documents, known = log.missing(corpus)
     if documents:
         engine = build_engine(
-            "transformers",
+            engine_options_from(arguments),
             backbone=component.backbone,
             adapters={EXTRACTOR_ADAPTER: component.folder},
-            dtype=arguments.dtype,
-            max_batch_size=arguments.max_batch_size,
-            max_batch_tokens=MAX_BATCH_TOKENS,
-            merge_adapters=True,
         )
         try:
-            await extract_documents(engine, conditions_requests(component), documents, log)
+            make_request = conditions_requests(component)
+            if arguments.constrain:
+                make_request = held_to(conditions_regex(), make_request)
+            await extract_documents(engine, make_request, documents, log)
         finally:
             await engine.close()
     done = base.about["counts"]["documents"] if base else 0

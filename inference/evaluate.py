@@ -99,8 +99,10 @@ def read_questions(path: Path, limit: int | None) -> list[QuestionRecord]:
 def settings_of(options: LoopOptions, dataset: Path) -> dict[str, Any]:
     """What decides the answers of a run; where caches and indexes lie does not."""
     settings = {**asdict(options), "dataset": dataset.name}
-    for name in ("cache", "index", "max_batch_size"):
+    for name in ("cache", "index"):
         del settings[name]
+    of_engine = ("kind", "dtype", "constrain")
+    settings["engine"] = {name: getattr(options.engine, name) for name in of_engine}
     used = {"ras": options.loop != "single", "t2t": options.loop in LOOPS_OVER_TRIPLES}
     for name, is_used in used.items():
         folder = settings[name]

@@ -17,9 +17,10 @@ from evaluation.report import emit_json, print_table
 from evaluation.triples import score_triples
 from inference.command_line import command, configure_logging, positive_int
 from inference.components import T2T_ADAPTER, Component
+from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.open_engine import build_engine
 from inference.extraction import TripleExtractor, chunks
-from inference.loop_options import MAX_BATCH_TOKENS, LoopOptions
+from inference.loop_options import LoopOptions
 from inference.open_loop import open_extractor
 from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus
 from models.formats.prompts import passage_text
@@ -37,10 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--t2t", type=Path, default=LoopOptions.t2t, help="text-to-triples component folder")
     add("--out", required=True, type=Path, help="JSON Lines of {id, text, triples} to write")
     add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
-    add("--dtype", choices=("bfloat16", "float32", "auto"), default="bfloat16")
-    add("--max-batch-size", type=positive_int, default=64, help="passages at once (default: 64)")
     add("--limit", type=positive_int, help="only the first so many passages")
     add("--json", action="store_true", help="print the counts as one JSON object")
+    add_engine_arguments(parser)
     return parser
 
 
@@ -86,15 +86,11 @@ async def _run(arguments: argparse.Namespace) -> dict[str, object]:
     passages, gold = read_texts(arguments)
     component = Component.open(arguments.t2t, "t2t")
     engine = build_engine(
-        "transformers",
+        engine_options_from(arguments),
         backbone=component.backbone,
         adapters={T2T_ADAPTER: component.folder},
-        dtype=arguments.dtype,
-        max_batch_size=arguments.max_batch_size,
-        max_batch_tokens=MAX_BATCH_TOKENS,
-        merge_adapters=True,
     )
-    extractor = open_extractor(engine, component, arguments.cache)
+    extractor = open_extractor(engine, component, arguments.cache, arguments.constrain)
     start, cached = time.perf_counter(), len(extractor.cache)
     try:
         samples = await extract_corpus(extractor, passages, arguments.max_batch_size)

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
-from inference.engines.contract import Engine, Request
+from inference.engines.contract import Constraint, Engine, Request
 from inference.loops.trace import Bill
 from inference.retrieval.passages import Passage
 from inference.triple_cache import TripleCache, passage_key
@@ -12,12 +13,24 @@ from models.formats.triples import Triple, parse_triples
 
 RequestMaker = Callable[[Passage], Request]
 ItemT = TypeVar("ItemT")
+# What an extractor that is held to its grammar adds to its fingerprint.
+HELD = "+grammar"
 
 
 def chunks(items: Sequence[ItemT], size: int) -> Iterator[Sequence[ItemT]]:
     """Slices of `size`: as many as may wait at the engine at once, so that it sorts by length."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def held_to(regex: str, make_request: RequestMaker) -> RequestMaker:
+    """The same requests, their outputs held to a regular expression."""
+    constraint = Constraint(regex=regex)
+
+    def make_held(passage: Passage) -> Request:
+        return replace(make_request(passage), constraint=constraint)
+
+    return make_held
 
 
 class TripleExtractor:

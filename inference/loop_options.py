@@ -1,18 +1,18 @@
 """What a command line says about a loop, the same for every command that runs one."""
 
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace
-from dataclasses import dataclass, fields
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from inference.command_line import positive_int
 from inference.components import DEFAULT_CHECKPOINTS, RAS_ADAPTER, T2T_ADAPTER
-from inference.engines.open_engine import ENGINE_KINDS
+from inference.engine_arguments import add_engine_arguments, engine_options_from
+from inference.engines.options import EngineOptions
 from inference.loops.ras import RasSettings
 from inference.loops.tri_rag import TriRagSettings
 from inference.retrieval.open_retriever import RETRIEVER_KINDS
 
-# Room for a whole batch of long prompts; short ones leave most of it unused.
-MAX_BATCH_TOKENS = 65536
+ENGINE = "engine"
 LOOPS = ("none", "single", "ras", "ras_no_planning", "ras_static", "tri_rag")
 LOOPS_OVER_TRIPLES = ("ras", "ras_no_planning", "ras_static")
 LOOPS_OVER_CORPUS = ("single", "ras", "ras_no_planning", "tri_rag")
@@ -29,8 +29,6 @@ class LoopOptions:
     ras: Path | None = DEFAULT_CHECKPOINTS[RAS_ADAPTER]
     t2t: Path = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
     backbone: str = "smollm2"
-    engine: str = "transformers"
-    dtype: str = "bfloat16"
     retriever: str = "hybrid"
     title_weight: int = 5
     encoder: str = "minilm"
@@ -43,8 +41,7 @@ class LoopOptions:
     max_rounds: int = RasSettings.max_rounds
     max_triples: int = RasSettings.max_triples
     max_answer_tokens: int = 100
-    max_batch_size: int = 64
-    merge_adapters: bool = True
+    engine: EngineOptions = field(default_factory=EngineOptions)
 
 
 def add_loop_arguments(parser: ArgumentParser) -> None:
@@ -64,12 +61,6 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
         help="text-to-triples component folder (default: the shipped)",
     )
     add("--backbone", help="backbone where no checkpoint names one (default: %(default)s)")
-    add("--engine", choices=ENGINE_KINDS, help="what runs the models (default: %(default)s)")
-    add(
-        "--dtype",
-        choices=("bfloat16", "float32", "auto"),
-        help="of the backbone's weights (default: %(default)s)",
-    )
     add("--retriever", choices=RETRIEVER_KINDS, help="how to search (default: %(default)s)")
     add(
         "--title-weight",
@@ -103,22 +94,14 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
         type=positive_int,
         help="100 for short answers, 300 for long ones (default: %(default)s)",
     )
-    add(
-        "--max-batch-size",
-        type=positive_int,
-        help="requests that the engine runs at once (default: %(default)s)",
-    )
-    add(
-        "--merge-adapters",
-        action=BooleanOptionalAction,
-        help="serve each adapter merged into a copy of the backbone (default: yes)",
-    )
-    parser.set_defaults(**{f.name: f.default for f in fields(LoopOptions)})
+    parser.set_defaults(**{f.name: f.default for f in fields(LoopOptions) if f.name != ENGINE})
+    add_engine_arguments(parser)
 
 
 def options_from(arguments: Namespace) -> LoopOptions:
     """The loop's options out of a parsed command line."""
-    return LoopOptions(**{f.name: getattr(arguments, f.name) for f in fields(LoopOptions)})
+    own = {f.name: getattr(arguments, f.name) for f in fields(LoopOptions) if f.name != ENGINE}
+    return LoopOptions(**own, engine=engine_options_from(arguments))
 
 
 def _checkpoint(text: str) -> Path | None:

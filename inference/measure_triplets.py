@@ -15,8 +15,9 @@ from evaluation.conditions import is_intact, is_supported
 from evaluation.report import emit_json, print_table
 from evaluation.significance import bootstrap_interval
 from inference.command_line import command, configure_logging, positive_int
+from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.contract import Engine
-from inference.engines.open_engine import ENGINE_KINDS, build_engine
+from inference.engines.open_engine import build_engine
 from inference.knowledge_base.output_log import LOG_FILE, Output, OutputLog
 from inference.knowledge_base.store import KnowledgeBaseError
 from inference.triplet_judge import Judged, alignment_prompt, faithfulness_prompt, judge
@@ -32,11 +33,11 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--kb", required=True, type=Path, help="knowledge base that build_kb.py wrote")
     add("--judge", metavar="MODEL", help="language model that scores: a backbone or an endpoint's")
-    add("--engine", choices=ENGINE_KINDS, default="transformers", help="what runs the judge")
     add("--questions", type=Path, help="questions with supporting facts, for condition alignment")
     add("--sample", type=positive_int, default=200, help="triplets that are judged (default: 200)")
     add("--seed", type=int, default=0, help="of the sample (default: 0)")
     add("--json", action="store_true", help="print the figures as one JSON object")
+    add_engine_arguments(parser)
     return parser
 
 
@@ -109,7 +110,7 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.judge is None:
         return figures
     records = list(read_records(arguments.questions, QuestionRecord)) if arguments.questions else []
-    engine = build_engine(arguments.engine, backbone=arguments.judge)
+    engine = build_engine(engine_options_from(arguments), backbone=arguments.judge)
     try:
         judged = await judge_figures(
             engine, outputs, questions_of(records), arguments.sample, arguments.seed

@@ -13,9 +13,9 @@ from inference.components import (
 )
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
-from inference.extraction import TripleExtractor
+from inference.extraction import HELD, TripleExtractor, held_to
 from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError
-from inference.loop_options import LOOPS_OVER_TRIPLES, MAX_BATCH_TOKENS, LoopOptions
+from inference.loop_options import LOOPS_OVER_TRIPLES, LoopOptions
 from inference.loops.graph_reader import GraphReader, chat_input
 from inference.loops.loop import Loop
 from inference.loops.no_retrieval import NoRetrievalLoop
@@ -27,6 +27,7 @@ from inference.retrieval.open_retriever import build_retriever
 from inference.retrieval.passages import Passage
 from inference.triple_cache import TripleCache
 from models.backbone import cache_folder
+from models.formats.grammars import triples_regex
 from models.sentence_encoder import load_sentence_encoder
 
 
@@ -45,12 +46,15 @@ class OpenLoop:
             self.cache.close()
 
 
-def open_extractor(engine: Engine, component: Component, cache: Path | None) -> TripleExtractor:
-    """The text-to-triples model over its persistent cache."""
+def open_extractor(
+    engine: Engine, component: Component, cache: Path | None, constrain: bool = False
+) -> TripleExtractor:
+    """The text-to-triples model over its persistent cache; `constrain` holds it to its grammar."""
     path = cache or cache_folder() / "triples.sqlite"
-    return TripleExtractor(
-        engine, triples_requests(component), TripleCache(path, component.fingerprint)
-    )
+    make_request, model = triples_requests(component), component.fingerprint
+    if constrain:
+        make_request, model = held_to(triples_regex(), make_request), model + HELD
+    return TripleExtractor(engine, make_request, TripleCache(path, model))
 
 
 def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
@@ -68,15 +72,16 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
         options.engine,
         backbone=backbone,
         adapters={name: component.folder for name, component in components.items()},
-        dtype=options.dtype,
-        max_batch_size=options.max_batch_size,
-        max_batch_tokens=MAX_BATCH_TOKENS,
-        merge_adapters=options.merge_adapters,
     )
     reader = GraphReader(
-        engine, reader_inputs(ras) if ras else chat_input, options.max_answer_tokens
+        engine,
+        reader_inputs(ras) if ras else chat_input,
+        options.max_answer_tokens,
+        options.engine.constrain,
     )
-    extractor = open_extractor(engine, t2t, options.cache) if t2t else None
+    extractor = None
+    if t2t:
+        extractor = open_extractor(engine, t2t, options.cache, options.engine.constrain)
     loop = _build(options, engine, reader, extractor, corpus)
     return OpenLoop(loop, engine, extractor.cache if extractor else None)
 

@@ -2,63 +2,103 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from inference.engines.contract import Engine
 from inference.engines.errors import UnsupportedRequestError
+from inference.engines.options import ENGINE_KINDS, EngineOptions
 
-ENGINE_KINDS = ("transformers", "openai")
-EngineKind = Literal["transformers", "openai"]
+logger = logging.getLogger(__name__)
+
+Adapters = Mapping[str, str | Path]
+# Room for a whole batch of long prompts; short ones leave most of it unused.
+MAX_BATCH_TOKENS = 65536
 
 
 def build_engine(
-    kind: EngineKind | str,
-    backbone: str | None = None,
-    adapters: Mapping[str, str | Path] | None = None,
-    dtype: str = "auto",
-    device: str | None = None,
-    max_batch_size: int = 32,
-    max_batch_tokens: int = 16384,
-    merge_adapters: bool = False,
-    base_url: str | None = None,
-    api_key: str | None = None,
+    options: EngineOptions, backbone: str | None = None, adapters: Adapters | None = None
 ) -> Engine:
-    """Open an engine; what the other kind takes is ignored.
+    """Open an engine; what another kind takes is ignored.
 
     Args:
-        kind: "transformers" or "openai".
-        backbone: of the transformers engine (None: its adapters'), or the endpoint's model name.
-        adapters: component folders by name; transformers alone.
-        dtype, device, max_batch_size, max_batch_tokens, merge_adapters: of the transformers
-            engine; max_batch_size also bounds the requests in flight to an endpoint.
-        base_url, api_key: of the endpoint; None: `OPENAI_BASE_URL`, `OPENAI_API_KEY`.
+        options: which engine and how it runs.
+        backbone: None: its adapters'; for an endpoint the model's name.
+        adapters: component folders by name; not for an endpoint.
 
     Raises ValueError for an unknown kind, EngineError for a combination that cannot work.
     """
-    # Each engine is imported where it is chosen: the endpoint's client needs no torch.
-    if kind == "transformers":
-        from inference.engines.transformers import TransformersEngine
+    if options.kind == "auto":
+        return _automatic(options, backbone, adapters)
+    if options.kind == "transformers":
+        return _transformers(options, backbone, adapters)
+    if options.kind == "vllm":
+        return _vllm(options, backbone, adapters)
+    if options.kind == "openai":
+        return _openai(options, backbone, adapters)
+    raise ValueError(f"unknown engine {options.kind!r}; choose one of {', '.join(ENGINE_KINDS)}")
 
-        return TransformersEngine(
-            backbone,
-            adapters,
-            dtype,
-            device,
-            max_batch_size,
-            max_batch_tokens,
-            merge_adapters=merge_adapters,
+
+def vllm_is_installed() -> bool:
+    """Whether vLLM can be imported, without importing it."""
+    return importlib.util.find_spec("vllm") is not None
+
+
+def _automatic(options: EngineOptions, backbone: str | None, adapters: Adapters | None) -> Engine:
+    if vllm_is_installed():
+        try:
+            return _vllm(options, backbone, adapters)
+        except UnsupportedRequestError as error:
+            logger.warning("%s; using transformers", error)
+    return _transformers(options, backbone, adapters)
+
+
+# Each engine is imported where it is chosen: the endpoint's client needs no torch.
+def _transformers(
+    options: EngineOptions, backbone: str | None, adapters: Adapters | None
+) -> Engine:
+    from inference.engines.transformers import TransformersEngine
+
+    return TransformersEngine(
+        backbone,
+        adapters,
+        options.dtype,
+        max_batch_size=options.max_batch_size,
+        max_batch_tokens=MAX_BATCH_TOKENS,
+        merge_adapters=options.merge_adapters,
+    )
+
+
+def _vllm(options: EngineOptions, backbone: str | None, adapters: Adapters | None) -> Engine:
+    if not vllm_is_installed():
+        raise UnsupportedRequestError(
+            "vLLM is not installed: pip install 'trivium-rag[cuda]', or make vllm-cpu without a GPU"
         )
-    if kind == "openai":
-        from inference.engines.openai import OpenAIEngine
+    from inference.engines.vllm import VLLMEngine
+    from inference.engines.vllm_settings import VLLMSettings
 
-        if adapters:
-            raise UnsupportedRequestError(
-                f"an API endpoint runs no adapters ({', '.join(adapters)}); "
-                "use the transformers engine"
-            )
-        if not backbone:
-            raise UnsupportedRequestError("name the endpoint's model as the backbone")
-        return OpenAIEngine(backbone, base_url, api_key, max_concurrency=max_batch_size)
-    raise ValueError(f"unknown engine {kind!r}; choose one of {', '.join(ENGINE_KINDS)}")
+    settings = VLLMSettings(
+        max_model_len=options.max_model_len,
+        max_num_seqs=options.max_batch_size,
+        gpu_memory_utilization=options.gpu_memory_utilization,
+        tensor_parallel_size=options.tensor_parallel_size,
+        enforce_eager=None if options.compile is None else not options.compile,
+    )
+    return VLLMEngine(backbone, adapters, options.dtype, settings=settings)
+
+
+def _openai(options: EngineOptions, backbone: str | None, adapters: Adapters | None) -> Engine:
+    from inference.engines.openai import OpenAIEngine
+
+    if adapters:
+        raise UnsupportedRequestError(
+            f"an API endpoint runs no adapters ({', '.join(adapters)}); "
+            "use --engine vllm or transformers"
+        )
+    if not backbone:
+        raise UnsupportedRequestError("name the endpoint's model as the backbone")
+    return OpenAIEngine(
+        backbone, options.base_url, options.api_key, max_concurrency=options.max_batch_size
+    )

@@ -1,10 +1,11 @@
 """The model that plans and answers over a history of subqueries and triples."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from inference.engines.contract import Engine, Request, Sampling
+from inference.engines.contract import Constraint, Engine, Request, Sampling
 from inference.loops.trace import Trace
+from models.formats.grammars import plan_regex
 from models.formats.history import History
 from models.formats.plan import Plan, parse_plan
 from models.formats.prompts import answer_prompt, plan_prompt
@@ -54,12 +55,19 @@ class GraphReader:
     """Plans (RAS eq. 1 and 2) and answers (eq. 7 and 8) through an engine."""
 
     def __init__(
-        self, engine: Engine, make_input: InputMaker, max_answer_tokens: int = MAX_ANSWER_TOKENS
+        self,
+        engine: Engine,
+        make_input: InputMaker,
+        max_answer_tokens: int = MAX_ANSWER_TOKENS,
+        constrain: bool = False,
     ) -> None:
-        """`make_input` turns a history into a request as the component was trained to read it."""
+        """`make_input` turns a history into a request as the component was trained to read it;
+        `constrain` holds plans to their grammar.
+        """
         self.engine = engine
         self.make_input = make_input
         self.max_answer_tokens = max_answer_tokens
+        self.plan_constraint = Constraint(regex=plan_regex()) if constrain else None
 
     async def plan(self, history: History, trace: Trace) -> Plan | None:
         """The next plan; None when the model wrote none, which the trace notes."""
@@ -78,7 +86,10 @@ class GraphReader:
     async def _generate(self, task: Task, history: History, trace: Trace, tokens: int) -> str:
         reader_input = self.make_input(task, history, Sampling(max_new_tokens=tokens))
         trace.notes += [f"{task}: {note}" for note in reader_input.notes]
+        request = reader_input.request
+        if task == "plan":
+            request = replace(request, constraint=self.plan_constraint)
         with trace.bill.stage(task):
-            [completion] = await self.engine.generate([reader_input.request])
+            [completion] = await self.engine.generate([request])
         trace.bill.charge([completion])
         return completion.text

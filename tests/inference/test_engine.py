@@ -20,6 +20,7 @@ from inference.engines.errors import (
 )
 from inference.engines.graph_inputs import collate_requests
 from inference.engines.open_engine import build_engine
+from inference.engines.options import EngineOptions
 from inference.engines.transformers import TransformersEngine
 from models.checkpoint import BackboneMismatchError, NotACheckpointError
 from models.formats.history import History, HistoryStep
@@ -279,7 +280,8 @@ def test_an_engine_outlives_an_event_loop(backbone: str) -> None:
 
 
 def test_nothing_trains(backbone: str, ras: Path, t2t: Path) -> None:
-    engine = build_engine("transformers", None, {"ras": ras, "t2t": t2t}, dtype="float32")
+    options = EngineOptions("transformers", dtype="float32", merge_adapters=False)
+    engine = build_engine(options, None, {"ras": ras, "t2t": t2t})
     assert isinstance(engine, TransformersEngine)
     assert isinstance(engine, Engine)
     for served in engine.served.values():

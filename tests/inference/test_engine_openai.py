@@ -18,6 +18,7 @@ from inference.engines.errors import (
 )
 from inference.engines.open_engine import build_engine
 from inference.engines.openai import OpenAIEngine
+from inference.engines.options import EngineOptions
 
 
 class FakeEndpoint(BaseHTTPRequestHandler):
@@ -78,7 +79,7 @@ def address() -> Iterator[str]:
 
 
 async def test_prompts_and_chats_in_order(address: str) -> None:
-    engine = build_engine("openai", "m", base_url=address, api_key="secret")
+    engine = build_engine(EngineOptions("openai", base_url=address, api_key="secret"), "m")
     assert isinstance(engine, Engine)
     messages = ({"role": "system", "content": "brief"}, {"role": "user", "content": "chat"})
     sampling = Sampling(9, temperature=0.5, stop=("\n",), seed=3, logprobs=True)
@@ -155,9 +156,9 @@ async def test_address_and_key_come_from_the_environment(
 
 
 def test_the_factory_names_what_is_wrong() -> None:
-    with pytest.raises(ValueError, match="transformers, openai"):
-        build_engine("vllm", "m")
+    with pytest.raises(ValueError, match="vllm, transformers, openai"):
+        build_engine(EngineOptions("triton"), "m")
     with pytest.raises(UnsupportedRequestError, match="adapters"):
-        build_engine("openai", "m", {"ras": "folder"})
+        build_engine(EngineOptions("openai"), "m", {"ras": "folder"})
     with pytest.raises(UnsupportedRequestError, match="model"):
-        build_engine("openai")
+        build_engine(EngineOptions("openai"))
