@@ -141,7 +141,10 @@ def _evaluate(loop: str, out: Path, questions: int, loop_options: list[str]) -> 
 
 def ask_step(out: Path, question: str) -> Step:
     """One question with its subqueries, graph and answer."""
-    return Step("ask one question", ["inference/ask.py", question, *_loop_options(out)])
+    return Step(
+        "ask one of the questions that were answered right",
+        ["inference/ask.py", question, *_loop_options(out)],
+    )
 
 
 def _reader_options(out: Path) -> list[str]:

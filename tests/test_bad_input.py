@@ -226,7 +226,8 @@ def test_an_index_of_another_encoder_is_refused_with_both_names(
     run: Callable[..., None], fails: Fails,
 ) -> None:  # fmt: skip
     command = (
-        inference.evaluate.main, "--loop", "single", "--backbone", backbone, "--dtype", "float32",
+        inference.evaluate.main, "--loop", "single", "--backbone", backbone,
+        "--engine", "transformers", "--dtype", "float32",
         "--dataset", questions, "--corpus", corpus, "--out", tmp_path / "out",
         "--retriever", "dense", "--encoder", "hash", "--index", tmp_path / "index",
         "--max-answer-tokens", 2,
@@ -246,7 +247,8 @@ def test_a_file_that_is_no_cache_is_named(
     file = tmp_path / "notes.txt"
     file.write_text("not a data base, and long enough to be taken for one" * 100)
     said = fails(
-        inference.extract.main, "--corpus", corpus, "--t2t", t2t, "--dtype", "float32",
+        inference.extract.main, "--corpus", corpus, "--t2t", t2t,
+        "--engine", "transformers", "--dtype", "float32",
         "--out", tmp_path / "o", "--cache", file,
     )  # fmt: skip
     assert f"{file}: cannot be used as the cache" in said and "Name another file" in said
@@ -261,7 +263,8 @@ def test_a_long_question_is_asked_whole_and_the_trace_says_so(
     question = f"Who directed Dawn{' and nothing else' * 40}?"
     run(
         inference.ask.main, question, "--corpus", corpus, "--ras", small, "--t2t", t2t,
-        "--retriever", "bm25", "--dtype", "float32", "--max-answer-tokens", 4, "--json",
+        "--retriever", "bm25",
+        "--engine", "transformers", "--dtype", "float32", "--max-answer-tokens", 4, "--json",
     )  # fmt: skip
     trace = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (trace["question"], trace["error"]) == (question, None)

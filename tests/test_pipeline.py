@@ -78,7 +78,8 @@ class Pipeline:
         return self.script(
             f"inference/{command}", *arguments,
             "--corpus", "world/corpus.jsonl", "--ras", "ras", "--t2t", "t2t",
-            "--backbone", str(self.backbone), "--dtype", "float32", "--retriever", "bm25",
+            "--backbone", str(self.backbone),
+            "--engine", "transformers", "--dtype", "float32", "--retriever", "bm25",
             "--cache", "triples.sqlite", "--max-answer-tokens", "6",
         )  # fmt: skip
 
@@ -150,7 +151,7 @@ def test_extraction_goes_on_where_it_was(pipeline: Pipeline) -> None:
     corpus = list(read_records(pipeline.folder / "world/corpus.jsonl", PassageRecord))[:24]
     extract = (
         "inference/extract.py", "--corpus", "world/corpus.jsonl", "--t2t", "t2t",
-        "--dtype", "float32", "--cache", "extract.sqlite",
+        "--engine", "transformers", "--dtype", "float32", "--cache", "extract.sqlite",
     )  # fmt: skip
     part = pipeline.script(*extract, "--limit", "10", "--out", "part.jsonl")
     assert (part["passages"], part["extracted_now"]) == (10, 10)

@@ -36,20 +36,28 @@ class PartRunner:
     """
 
     def __init__(
-        self, folder: Path, threads: int, limit_seconds: float, worker: str = WORKER
+        self,
+        folder: Path,
+        threads: int,
+        limit_seconds: float,
+        worker: str = WORKER,
+        use_gpu: bool = False,
     ) -> None:
-        """worker: module that does one part, run as `python -m WORKER FOLDER PART`."""
+        """worker: module that does one part, run as `python -m WORKER FOLDER PART`.
+
+        use_gpu: let parts see a GPU; otherwise the comparison is one of processors, everywhere.
+        """
         self.folder = folder
         self.worker = worker
         self.deadline = time.monotonic() + limit_seconds
         count = str(threads)
-        # The comparison is one of processors, on every machine.
+        hidden = {} if use_gpu else {"CUDA_VISIBLE_DEVICES": ""}
         self.environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
             "OMP_NUM_THREADS": count,
             "MKL_NUM_THREADS": count,
-            "CUDA_VISIBLE_DEVICES": "",
+            **hidden,
             "TOKENIZERS_PARALLELISM": "false",
         }
 

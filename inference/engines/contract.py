@@ -84,6 +84,8 @@ class Request:
     adapter: name of a loaded component; None is the plain backbone.
     subgraphs: one per retrieval step, as triples or as ready sub-graphs; None or empty gives the
         learned token of an empty history. Only for an adapter with a graph encoder.
+    soft_prompt: name of a loaded component whose soft prompt goes in front of what `adapter`
+        reads, its keys and values made with the adapter on.
     constraint: a form that the output is held to; a text cut at max_new_tokens is its beginning.
     deadline_seconds: from the call; a request that takes longer ends with DeadlineExceededError.
     """
@@ -94,6 +96,7 @@ class Request:
     adapter: str | None = None
     subgraphs: tuple[SubgraphInput, ...] | None = None
     sampling: Sampling = field(default_factory=Sampling)
+    soft_prompt: str | None = None
     constraint: Constraint | None = None
     deadline_seconds: float | None = None
 

@@ -173,8 +173,9 @@ def request_options(request: Request) -> dict[str, Any]:
 
 
 def _refuse_unsupported(request: Request) -> None:
-    if request.adapter is not None or request.subgraphs is not None:
-        what = "adapters" if request.adapter is not None else "graph tokens"
+    named = request.adapter or request.soft_prompt
+    if named is not None or request.subgraphs is not None:
+        what = "adapters" if named is not None else "graph tokens"
         raise UnsupportedRequestError(
             f"an API endpoint takes text alone, no {what}; use the transformers engine"
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
@@ -29,6 +29,7 @@ class Served:
     name: None for the plain backbone.
     context_length: most tokens of text and output together; None where positions are unbounded.
     end_ids: tokens that end a text. vocabulary_size: columns of the logits.
+    prefix_length: tokens of its soft prompt, not counted in the context.
     processor: makes the component's prompts; None for the plain backbone.
     graph_encoder, features: for a component that reads graphs; placed at `graph_position`.
     """
@@ -39,6 +40,7 @@ class Served:
     end_ids: frozenset[int]
     vocabulary_size: int
     is_encoder_decoder: bool = False
+    prefix_length: int = 0
     processor: RasProcessor | PassageProcessor[Any] | None = None
     graph_encoder: GraphEncoder | None = None
     features: TextFeatures | None = None
@@ -101,9 +103,48 @@ def all_end_ids(
 ServedT = TypeVar("ServedT", bound=Served)
 
 
-def find_served(served: Mapping[str | None, ServedT], adapter: str | None) -> ServedT:
-    """What a request's adapter names. Raises UnknownAdapterError, naming those there are."""
-    if adapter not in served:
-        known = ", ".join(sorted(name for name in served if name)) or "none"
-        raise UnknownAdapterError(f"no adapter {adapter!r} is loaded; there is: {known}")
-    return served[adapter]
+class ServedNames(Generic[ServedT]):
+    """What can be asked for, by name, and adapters behind another component's soft prompt."""
+
+    def __init__(
+        self,
+        served: Mapping[str | None, ServedT],
+        combine: Callable[[ServedT, ServedT], ServedT],
+    ) -> None:
+        """combine: makes of an adapter and a soft prompt what runs them together."""
+        self.by_name = dict(served)
+        self._combine = combine
+        self._combined: dict[tuple[str | None, str], ServedT] = {}
+
+    def add(self, name: str, served: ServedT) -> None:
+        """Serve another component, or a new one under an old name."""
+        self.by_name[name] = served
+        self._combined = {pair: kept for pair, kept in self._combined.items() if name not in pair}
+
+    def find(self, adapter: str | None, soft_prompt: str | None = None) -> ServedT:
+        """What a request names.
+
+        Raises UnknownAdapterError, naming those there are; UnsupportedRequestError for a soft
+        prompt that is none, or that cannot go together with the adapter.
+        """
+        served = self._named(adapter)
+        if soft_prompt is None:
+            return served
+        pair = (adapter, soft_prompt)
+        if pair not in self._combined:
+            prompt = self._named(soft_prompt)
+            if not prompt.prefix_length:
+                raise UnsupportedRequestError(f"{soft_prompt!r} has no soft prompt")
+            if served.prefix_length or served.is_encoder_decoder:
+                raise UnsupportedRequestError(
+                    f"{adapter!r} takes no soft prompt in front: it has one already, or is an "
+                    "encoder-decoder model"
+                )
+            self._combined[pair] = self._combine(served, prompt)
+        return self._combined[pair]
+
+    def _named(self, name: str | None) -> ServedT:
+        if name not in self.by_name:
+            known = ", ".join(sorted(name for name in self.by_name if name)) or "none"
+            raise UnknownAdapterError(f"no adapter {name!r} is loaded; there is: {known}")
+        return self.by_name[name]

@@ -19,7 +19,7 @@ from inference.engines.decoding import decode_causal, decode_encoder_decoder
 from inference.engines.graph_inputs import collate_requests, to_subgraphs
 from inference.engines.probe import probe
 from inference.engines.prompt_ids import text_ids
-from inference.engines.served import find_served
+from inference.engines.served import ServedNames
 from inference.engines.token_choice import RowState
 from inference.engines.transformers_components import (
     LocalServed,
@@ -48,7 +48,7 @@ class Prepared:
         """What the batcher needs to know of it."""
         length = len(self.input_ids) + self.request.sampling.max_new_tokens
         deadline = self.request.deadline_seconds
-        return Work(self, self.request.adapter, length, deadline, self.settled.set)
+        return Work(self, id(self.served), length, deadline, self.settled.set)
 
 
 class TransformersEngine:
@@ -89,7 +89,7 @@ class TransformersEngine:
         loader = TransformersComponentLoader(
             backbone, dtype, device or default_device(), revision, merge_adapters
         )
-        self.served = loader.load_all(folders)
+        self.served = ServedNames(loader.load_all(folders), loader.combined)
         self.tokenizer = loader.tokenizer
         self._compilers: dict[int, ConstraintCompiler] = {}
         self._closing = threading.Event()
@@ -127,15 +127,12 @@ class TransformersEngine:
 
     def processor(self, adapter: str) -> RasProcessor | PassageProcessor[Any]:
         """The processor of a loaded component, the one that training used."""
-        processor = self._find(adapter).processor
+        processor = self.served.find(adapter).processor
         assert processor is not None
         return processor
 
-    def _find(self, adapter: str | None) -> LocalServed:
-        return find_served(self.served, adapter)
-
     def _prepare(self, request: Request) -> Prepared:
-        served = self._find(request.adapter)
+        served = self.served.find(request.adapter, request.soft_prompt)
         input_ids = served.input_ids(request)
         if request.constraint is not None:
             self._compiler(served).check(request.constraint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from inference.engines.served import Served, all_end_ids
 from models.backbone import backbone_id, load_backbone, load_tokenizer
 from models.condition_extractor import load_prompt
 from models.condition_extractor_config import ConditionExtractorConfig
+from models.deep_prompt import DeepPrompt
 from models.grouped_attention import use_grouped_attention
+from models.prefix_tuning import PrefixPrompt
 from models.prompt_attention import PromptStates, use_prompt_attention
 from models.text_to_triples import MODEL_FOLDER, TextToTriples, TextToTriplesConfig
 
@@ -32,15 +34,25 @@ class LocalServed(Served):
     """One name with its model.
 
     adapter: PEFT's name of its adapter on `model`; None runs `model` with adapters off.
-    deep_prompt: keys and values of a layer-wise soft prompt.
+    prompt: a layer-wise soft prompt or a prefix, and deep_prompt what it adds to each layer, made
+        with the adapter on when first needed.
     """
 
     model: PreTrainedModel
     peft_model: PeftModel | None = None
     adapter: str | None = None
+    prompt: DeepPrompt | PrefixPrompt | None = None
     deep_prompt: PromptStates | None = None
 
     def activate(self) -> None:
+        """Get the model ready for this component, adapter and soft prompt."""
+        self._switch_adapters()
+        if self.prompt is not None and self.deep_prompt is None:
+            use_prompt_attention(self.model)
+            with torch.no_grad():
+                self.deep_prompt = self.prompt.states(self.model)
+
+    def _switch_adapters(self) -> None:
         """Turn this component's adapter on and every other off."""
         if self.peft_model is None:
             return
@@ -105,15 +117,20 @@ class TransformersComponentLoader(ComponentLoader[LocalServed]):
         return _served(name, merged.eval().requires_grad_(False), self.tokenizer)
 
     def prompted(self, name: str, folder: Path, settings: ConditionExtractorConfig) -> LocalServed:
-        """The plain backbone, other adapters off, with what a prompt adds to each layer."""
+        """The plain backbone, other adapters off, behind a soft prompt."""
         prompt = load_prompt(folder, settings, self.model)
-        if prompt is None:
-            return _served(name, self.model, self.tokenizer)
-        use_prompt_attention(self.model)
-        _served(None, self.model, self.tokenizer, peft_model=self.peft_model).activate()
-        with torch.no_grad():
-            states = prompt.states(self.model)
-        return _served(name, self.model, self.tokenizer, deep_prompt=states)
+        return _served(name, self.model, self.tokenizer, prompt=prompt)
+
+    def combined(self, adapted: LocalServed, prompted: LocalServed) -> LocalServed:
+        """An adapter behind another component's soft prompt."""
+        assert prompted.prompt is not None and adapted.context_length is not None
+        length = prompted.prompt.num_tokens
+        return replace(
+            adapted,
+            prompt=prompted.prompt,
+            prefix_length=length,
+            context_length=adapted.context_length - length,
+        )
 
     def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> LocalServed:
         """A text-to-triples model with a backbone of its own."""
@@ -152,7 +169,8 @@ class TransformersComponentLoader(ComponentLoader[LocalServed]):
 def _served(
     name: str | None, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **rest: Any
 ) -> LocalServed:
-    prompt: PromptStates | None = rest.get("deep_prompt")
+    prompt: DeepPrompt | PrefixPrompt | None = rest.get("prompt")
+    prefix_length = 0 if prompt is None else prompt.num_tokens
     config = model.config.get_text_config()
     limit = getattr(config, "max_position_embeddings", None)
     is_encoder_decoder = bool(model.config.is_encoder_decoder)
@@ -160,10 +178,9 @@ def _served(
         name=name,
         tokenizer=tokenizer,
         context_length=(
-            None
-            if limit is None or is_encoder_decoder
-            else int(limit) - (prompt.length if prompt else 0)
+            None if limit is None or is_encoder_decoder else int(limit) - prefix_length
         ),
+        prefix_length=prefix_length,
         end_ids=all_end_ids(tokenizer, getattr(model, "generation_config", None)),
         vocabulary_size=int(config.vocab_size),
         is_encoder_decoder=is_encoder_decoder,

@@ -23,7 +23,7 @@ from inference.engines.errors import (
 from inference.engines.graph_inputs import collate_requests, to_subgraphs
 from inference.engines.probe import probe
 from inference.engines.prompt_ids import text_ids
-from inference.engines.served import find_served
+from inference.engines.served import ServedNames
 from inference.engines.supervisor import Supervisor
 from inference.engines.transformers import TransformersEngine
 from inference.engines.vllm_components import (
@@ -70,12 +70,13 @@ class VLLMEngine:
         loader = VLLMComponentLoader(
             backbone or first_backbone(folders), revision, wanted.max_model_len
         )
-        self.served: dict[str | None, VLLMServed] = {None: loader.plain()}
+        served: dict[str | None, VLLMServed] = {None: loader.plain()}
         for name, folder in folders.items():
-            self.served[name] = loader.load(name, folder)
-        self.settings = decided(wanted, self.served.values())
-        for served in self.served.values():
-            check_capacity(served, self.settings)
+            served[name] = loader.load(name, folder)
+        self.served = ServedNames(served, loader.combined)
+        self.settings = decided(wanted, served.values())
+        for component in served.values():
+            check_capacity(component, self.settings)
         self.tokenizer = loader.tokenizer
         self._loader = loader
         self._dtype = dtype
@@ -85,7 +86,7 @@ class VLLMEngine:
         )
         self._beside = self._open_beside(folders)
         self._numbers = itertools.count()
-        self._supervisor: Supervisor[VLLMProcess] = Supervisor(
+        self.supervisor: Supervisor[VLLMProcess] = Supervisor(
             self._start, self.settings.max_restarts, self.settings.stall_seconds
         )
 
@@ -100,7 +101,7 @@ class VLLMEngine:
         return {
             name: TransformersEngine(adapters={name: folder}, dtype=self._dtype)
             for name, folder in folders.items()
-            if self.served[name].standalone
+            if self.served.find(name).standalone
         }
 
     def add_adapter(self, name: str, folder: str | Path) -> None:
@@ -111,7 +112,7 @@ class VLLMEngine:
         """
         served = self._loader.load(name, Path(folder))
         check_capacity(served, self.settings)
-        self.served[name] = served
+        self.served.add(name, served)
         self._beside |= self._open_beside({name: Path(folder)})
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -130,7 +131,7 @@ class VLLMEngine:
 
     async def health(self) -> Health:
         """Whether vLLM took a step lately, or an idle one answers."""
-        supervisor = self._supervisor
+        supervisor = self.supervisor
         if not supervisor.running:
             return await probe(self, supervisor.restarts)
         since = supervisor.seconds_since_progress()
@@ -140,17 +141,22 @@ class VLLMEngine:
 
     async def close(self) -> None:
         """End vLLM's process; what runs ends with EngineClosedError."""
-        await self._supervisor.close()
+        await self.supervisor.close()
         await self._graphs.close()
         for engine in self._beside.values():
             await engine.close()
+
+    @property
+    def preemptions(self) -> int:
+        """Requests that were put off for want of cache, since the process started."""
+        return self.supervisor.process.progress.preemptions
 
     def count_tokens(self, text: str) -> int:
         """Tokens of `text` under the backbone's tokenizer, without special tokens."""
         return len(text_ids(self.tokenizer, text))
 
     def _prepare(self, request: Request) -> Prepared:
-        served = find_served(self.served, request.adapter)
+        served = self.served.find(request.adapter, request.soft_prompt)
         input_ids = served.input_ids(request)
         if request.constraint is not None and not served.standalone:
             self._compiler.check(request.constraint)
@@ -176,7 +182,7 @@ class VLLMEngine:
         if item.served.graph_encoder is not None:
             [graph_token] = await self._graphs.submit([Work(item, item.served.name, 1)])
         prompt = vllm_prompt(item, graph_token)
-        return await self._supervisor.run(lambda process: self._run(process, item, prompt))
+        return await self.supervisor.run(lambda process: self._run(process, item, prompt))
 
     async def _run(self, process: VLLMProcess, item: Prepared, prompt: Any) -> Completion:
         from vllm.exceptions import VLLMClientError

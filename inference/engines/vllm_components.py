@@ -36,7 +36,7 @@ class VLLMServed(Served):
     """One name as vLLM runs it.
 
     lora_folder, lora_id, lora_rank, lora_targets: of its adapter. prefix: its soft prompt's name,
-    and prefix_length its tokens. standalone: a model of its own that vLLM does not hold.
+    made of the component in prefix_folder. standalone: a model of its own that vLLM does not hold.
     """
 
     lora_folder: Path | None = None
@@ -44,7 +44,7 @@ class VLLMServed(Served):
     lora_rank: int = 0
     lora_targets: frozenset[str] = frozenset()
     prefix: str | None = None
-    prefix_length: int = 0
+    prefix_folder: Path | None = None
     standalone: bool = False
 
 
@@ -90,15 +90,31 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         """The backbone behind the prefix that a prompt amounts to, written where it is missing."""
         if settings.adaptation == Adaptation.pretrained:
             return self._served(name)
-        prefix = component_fingerprint(folder)
+        served = self._served(name, settings.num_prompt_tokens)
+        served.prefix, served.prefix_folder = self._prefix(folder), folder
+        return served
+
+    def combined(self, adapted: VLLMServed, prompted: VLLMServed) -> VLLMServed:
+        """An adapter behind another component's soft prompt."""
+        assert prompted.prefix_folder is not None and adapted.context_length is not None
+        length = prompted.prefix_length
+        return replace(
+            adapted,
+            prefix=self._prefix(prompted.prefix_folder, adapted.lora_folder),
+            prefix_length=length,
+            context_length=adapted.context_length - length,
+        )
+
+    def _prefix(self, folder: Path, adapter: Path | None = None) -> str:
+        """The name of a prompt's prefix, which is written where it is missing."""
+        parts = [folder, adapter] if adapter else [folder]
+        prefix = "-".join(component_fingerprint(part) for part in parts)
         path = prefix_path(self.prefix_folder, prefix)
         if not path.is_file():
-            states = prefix_states(folder, read_component_config(folder))
+            states = prefix_states(folder, read_component_config(folder), adapter)
             with atomic_directory(path.parent) as target:
                 save_file(layer_tensors(states), target / path.name, metadata={"format": "pt"})
-        served = self._served(name, settings.num_prompt_tokens)
-        served.prefix = prefix
-        return served
+        return prefix
 
     def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> VLLMServed:
         """A text-to-triples model that runs beside vLLM."""
@@ -170,14 +186,15 @@ def _rank_and_targets(folder: Path) -> tuple[int, frozenset[str]]:
     config: Any = PeftConfig.from_pretrained(str(folder))
     kinds = ("use_dora", "modules_to_save", "rank_pattern")
     extras = [kind for kind in kinds if getattr(config, kind, None)]
-    extras += sorted(EMBEDDINGS & set(config.target_modules))
+    targets = frozenset(name.rpartition(".")[2] for name in config.target_modules)
+    extras += sorted(EMBEDDINGS & targets)
     if extras:
         raise UnsupportedRequestError(
             f"{folder}: vLLM's LoRA takes no {', '.join(extras)}; export the component with "
             "inference/export.py --to hf, or use --engine transformers"
         )
     lora_rank_for(config.r)
-    return int(config.r), frozenset(config.target_modules)
+    return int(config.r), targets
 
 
 def _generation_config(source: str, revision: str | None) -> GenerationConfig | None:

@@ -22,10 +22,11 @@ CONNECTOR_MODULE = "inference.engines.soft_prefix_connector"
 
 
 class Progress:
-    """When the engine last took a step."""
+    """When the engine last took a step, and how often it put a request off."""
 
     def __init__(self) -> None:
         self.last_step: float | None = None
+        self.preemptions = 0
 
     def seconds_since(self) -> float | None:
         """Since the last step; None before the first."""
@@ -102,6 +103,7 @@ def start_vllm(
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         gpu_memory_utilization=settings.gpu_memory_utilization,
+        num_gpu_blocks_override=settings.num_blocks,
         tensor_parallel_size=settings.tensor_parallel_size,
         enforce_eager=_on_cpu() if settings.enforce_eager is None else settings.enforce_eager,
         enable_prefix_caching=settings.enable_prefix_caching,
@@ -169,8 +171,11 @@ def _progress_logger(progress: Progress) -> Any:
         def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
             progress.last_step = time.monotonic()
 
-        def record(self, *args: Any, **kwargs: Any) -> None:
+        def record(
+            self, scheduler_stats: Any, iteration_stats: Any, *args: Any, **kwargs: Any
+        ) -> None:
             progress.last_step = time.monotonic()
+            progress.preemptions += getattr(iteration_stats, "num_preempted_reqs", 0)
 
         def log_engine_initialized(self) -> None:
             pass

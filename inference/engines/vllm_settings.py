@@ -24,7 +24,8 @@ class VLLMSettings:
     max_model_len: most tokens of prompt and output; None: the backbone's context.
     max_num_seqs, max_num_batched_tokens: most requests and tokens of a step; None: vLLM's choice.
     gpu_memory_utilization: share of a GPU that vLLM may use. kv_cache_gib: of keys and values, on
-        a CPU. tensor_parallel_size: GPUs of one engine.
+        a CPU. num_blocks: of the cache, in place of what fits.
+    tensor_parallel_size: GPUs of one engine.
     enforce_eager: run without compiling; None: on a CPU, where compiling takes a minute.
     graphs, soft_prompts, max_lora_rank, lora_target_modules: what later components may bring.
         Never the token embeddings: where prompts with graph tokens and without share a step, vLLM
@@ -38,6 +39,7 @@ class VLLMSettings:
     max_num_batched_tokens: int | None = None
     gpu_memory_utilization: float = 0.9
     kv_cache_gib: int = 2
+    num_blocks: int | None = None
     tensor_parallel_size: int = 1
     enforce_eager: bool | None = None
     enable_prefix_caching: bool = True

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import PeftModel
 from safetensors.torch import save_file
 
 from models.backbone import backbone_id, load_backbone
@@ -22,8 +23,12 @@ PEFT_FOLDER = "peft"
 
 
 @torch.no_grad()
-def prefix_states(folder: Path, config: Mapping[str, Any]) -> torch.Tensor:
+def prefix_states(
+    folder: Path, config: Mapping[str, Any], adapter: Path | None = None
+) -> torch.Tensor:
     """The prefix [n, 2 x layers, G, D] in float32 that a component's prompt amounts to.
+
+    adapter: folder of a LoRA adapter that is on while the keys and values are made.
 
     Raises:
         BackboneMismatchError: the backbone's name now means another model.
@@ -32,6 +37,8 @@ def prefix_states(folder: Path, config: Mapping[str, Any]) -> torch.Tensor:
     settings = ConditionExtractorConfig.from_dict(config)
     backbone = load_backbone(settings.backbone, "float32", settings.backbone_revision)
     check_backbone(config, backbone_id(backbone), folder)
+    if adapter is not None:
+        PeftModel.from_pretrained(backbone, str(adapter))
     prompt = load_prompt(folder, settings, backbone)
     assert prompt is not None
     return as_prefix(prompt, backbone) if isinstance(prompt, DeepPrompt) else prompt.embeddings

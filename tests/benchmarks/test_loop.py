@@ -25,7 +25,7 @@ def test_answers_that_differ_are_counted() -> None:
 def test_the_command_compares_concurrencies(ras: Path, t2t: Path) -> None:
     done = run_benchmark(
         "loop.py",
-        *("--ras", str(ras), "--t2t", str(t2t), "--dtype", "float32"),
+        *("--ras", str(ras), "--t2t", str(t2t), "--engine", "transformers", "--dtype", "float32"),
         *("--retriever", "bm25", "--encoder", "hash", "--max-answer-tokens", "12"),
         *("--questions", "18", "--top-k", "2", "--threads", "1"),
     )

@@ -76,7 +76,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     main_of = partial(run_main, monkeypatch)
 
     def run_command(main: Callable[[], None], *arguments: object) -> dict[str, Any]:
-        main_of(main, *arguments, "--dtype", "float32", "--json")
+        main_of(main, *arguments, "--engine", "transformers", "--dtype", "float32", "--json")
         return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
 
     return run_command

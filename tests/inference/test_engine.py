@@ -284,11 +284,11 @@ def test_nothing_trains(backbone: str, ras: Path, t2t: Path) -> None:
     engine = build_engine(options, None, {"ras": ras, "t2t": t2t})
     assert isinstance(engine, TransformersEngine)
     assert isinstance(engine, Engine)
-    for served in engine.served.values():
+    for served in engine.served.by_name.values():
         assert not any(module.training for module in served.model.modules())
         if served.graph_encoder is not None:
             assert not any(module.training for module in served.graph_encoder.modules())
-    shared = {id(served.model) for served in engine.served.values()}
+    shared = {id(served.model) for served in engine.served.by_name.values()}
     assert len(shared) == 1
 
 

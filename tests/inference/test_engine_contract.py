@@ -23,6 +23,7 @@ from models.formats.triples import Triple
 from tests.components import ras_component, stirred_backbone, t2t_component, tri_rag_component
 
 TRIPLES = (Triple("Ada", "knows", "Ben"), Triple("Ben", "born in", "Rome"))
+PROMPTABLE = (None, "ras", "t2t", "lora")
 # vLLM's attention on a CPU has no kernel for smaller heads than this width gives.
 HIDDEN_SIZE = 128
 KINDS = [
@@ -103,7 +104,16 @@ def mixed_requests(count: int = 64) -> list[Request]:
         sampling = Sampling(4 + number % 13, logprobs=True)
         # The same few texts under every adapter, so that a cache has something to mix up.
         text = f"Passage {number // 12}. " + "It rained on the coast. " * (number // 12)
-        requests.append(Request(prompt=text, adapter=adapter, subgraphs=graphs, sampling=sampling))
+        in_front = (None, "soft", "prefix")[number % 5 % 3] if adapter in PROMPTABLE else None
+        requests.append(
+            Request(
+                prompt=text,
+                adapter=adapter,
+                subgraphs=graphs,
+                soft_prompt=in_front,
+                sampling=sampling,
+            )
+        )
     return requests
 
 
@@ -193,6 +203,12 @@ async def test_bad_requests_are_refused_with_the_reason(engine: Engine) -> None:
         (Request(prompt="x" * 5000), PromptTooLongError, "5001 tokens.*128"),
         (Request(prompt="x", subgraphs=(TRIPLES,)), UnsupportedRequestError, "graphs"),
         (Request(input_ids=(1, 9, 9), adapter="ras"), InvalidRequestError, "placeholder"),
+        (Request(prompt="x", soft_prompt="t2t"), UnsupportedRequestError, "'t2t' has no soft"),
+        (
+            Request(prompt="x", adapter="soft", soft_prompt="prefix"),
+            UnsupportedRequestError,
+            "'soft' takes no soft prompt",
+        ),
         (Request(messages=({"role": "user", "content": "x"},)), UnsupportedRequestError, "chat"),
     ]
     for request, error, message in cases:

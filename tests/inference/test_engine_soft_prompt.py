@@ -1,5 +1,7 @@
 """Soft prompts in the transformers engine: the module's own tokens, in any company."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,8 @@ import torch
 from inference.engines.contract import Request, Sampling
 from inference.engines.errors import PromptTooLongError
 from inference.engines.transformers import TransformersEngine
-from models.checkpoint import BackboneMismatchError
+from inference.exports.language_model import write_merged
+from models.checkpoint import BackboneMismatchError, read_component_config
 from models.condition_extractor import ConditionExtractor
 from models.condition_processor import ConditionProcessor
 from tests.components import stirred_backbone, t2t_component, tri_rag_component
@@ -59,6 +62,41 @@ async def test_tokens_are_the_modules_own_in_any_company(
         assert list(ours.token_ids) == own_tokens(extractor, text, 16)
         assert (ours.token_ids == plain.token_ids) == (adaptation == "pretrained")
     await engine.close()
+
+
+async def test_a_prompt_in_front_of_an_adapter_is_made_with_the_adapter_on(
+    backbone: Path, tmp_path: Path
+) -> None:
+    """Against the same prompt trained on the model with the adapter in its weights."""
+    t2t = t2t_component(tmp_path / "t2t", backbone, stirred=0.3)
+    prompt = tri_rag_component(tmp_path / "prompt", backbone)
+    whole = tmp_path / backbone.name
+    write_merged(t2t, read_component_config(t2t), whole, "float32")
+    copied = tmp_path / "copied"
+    shutil.copytree(prompt, copied)
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps({**config, "backbone": str(whole)}))
+    (copied / "manifest.json").unlink()
+    texts = [f"{text} And so on." for text in TEXTS]
+    expected = [own_tokens(copied, text, 16) for text in texts]
+    for merge_adapters in (False, True):
+        engine = TransformersEngine(
+            str(backbone), {"t2t": t2t, "prompt": prompt}, "float32", "cpu",
+            merge_adapters=merge_adapters,
+        )  # fmt: skip
+        processor = engine.processor("prompt")
+        requests = [
+            Request(
+                input_ids=tuple(processor.encode_prompt(text).input_ids),
+                adapter="t2t",
+                soft_prompt="prompt",
+                sampling=Sampling(16),
+            )
+            for text in texts
+        ]
+        done = await engine.generate(requests)
+        assert [list(one.token_ids) for one in done] == expected
+        await engine.close()
 
 
 async def test_a_prompt_takes_its_share_of_the_context(backbone: Path, tmp_path: Path) -> None:

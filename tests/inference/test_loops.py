@@ -4,7 +4,7 @@ import pytest
 
 from inference.engines.contract import Request
 from inference.engines.errors import EngineError
-from inference.extraction import TripleExtractor
+from inference.extraction import TripleExtractor, held_to
 from inference.loops.graph_reader import GraphReader, ReaderInput
 from inference.loops.no_retrieval import NoRetrievalLoop
 from inference.loops.ras import RasLoop, RasSettings
@@ -13,6 +13,7 @@ from inference.loops.single_shot import SingleShotLoop
 from inference.retrieval.passages import Passage
 from inference.run_questions import run_questions
 from inference.triple_cache import TripleCache
+from models.formats.grammars import plan_regex, triples_regex
 from models.formats.history import History
 from models.formats.records import QuestionRecord, Task
 from models.formats.triples import Triple
@@ -135,6 +136,21 @@ async def test_a_cut_history_is_noted() -> None:
     reader = GraphReader(ScriptedEngine(good_model), cutting_input)
     trace = await NoRetrievalLoop(reader).answer(QUESTION)
     assert trace.notes == ["answer: 3 triples left out to fit the input budget"]
+
+
+async def test_constrained_plans_and_triples_are_held_to_their_grammars() -> None:
+    engine = ScriptedEngine(good_model)
+    make_request = held_to(triples_regex(), extract_request)
+    extractor = TripleExtractor(engine, make_request, TripleCache(None, "test"))
+    reader = GraphReader(engine, text_input, constrain=True)
+    loop = RasLoop(reader, TitleRetriever([FILM, PERSON]), extractor, RasSettings())
+    assert (await loop.answer(QUESTION)).answer == "Brill"
+    held = {"extract": triples_regex(), "You are a planner": plan_regex()}
+    for request in engine.requests:
+        assert request.prompt is not None
+        expected = [regex for start, regex in held.items() if request.prompt.startswith(start)]
+        given = [] if request.constraint is None else [request.constraint.regex]
+        assert given == expected
 
 
 async def test_passages_are_extracted_once_over_many_questions() -> None:

@@ -191,7 +191,8 @@ def test_evaluate_answers_from_the_knowledge_base(
     ras = ras_component(tmp_path / "ras", backbone) if trained else "none"
     arguments = (
         "--loop", "tri_rag", "--dataset", tmp_path / "questions.jsonl", "--ras", ras,
-        "--corpus", tmp_path / "corpus.jsonl", "--backbone", backbone, "--dtype", "float32",
+        "--corpus", tmp_path / "corpus.jsonl", "--backbone", backbone,
+        "--engine", "transformers", "--dtype", "float32",
         "--max-answer-tokens", 3, "--max-rounds", 2, "--out", tmp_path / "out",
     )  # fmt: skip
     results = run(inference.evaluate.main, *arguments, "--kb", tmp_path / "kb")

@@ -1,0 +1,47 @@
+"""What the comparison of engines runs on, and which engines it compares."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SETTINGS_FILE = "settings.json"
+DOCUMENTS_FILE = "documents.jsonl"
+CONTESTANTS = {
+    "transformers": "our engine on transformers, adapter merged",
+    "vllm": "our engine on vLLM",
+    "vllm_no_prefix_caching": "the same without prefix caching",
+    "vllm_grammar": "our engine on vLLM, outputs held to the triples' grammar",
+    "bare_vllm": "vLLM's own LLM class, all requests at once",
+}
+
+
+@dataclass(frozen=True)
+class EngineRunSettings:
+    """Sizes of the comparison, the same for all contestants.
+
+    t2t: component folder that extracts. documents: of each concurrency, all different.
+    documents_one: of the concurrency of one. max_new_tokens: of an extraction.
+    """
+
+    t2t: str
+    dtype: str = "bfloat16"
+    concurrencies: tuple[int, ...] = (1, 8, 32)
+    documents: int = 64
+    documents_one: int = 8
+    max_new_tokens: int = 128
+    threads: int = 2
+
+    def write(self, folder: Path) -> None:
+        """Leave the settings where a contestant's process finds them."""
+        (folder / SETTINGS_FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> "EngineRunSettings":
+        """What `write` left."""
+        fields = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
+        fields["concurrencies"] = tuple(fields["concurrencies"])
+        return cls(**fields)
+
+    def documents_of(self, concurrency: int) -> int:
+        """How many documents a concurrency gets."""
+        return self.documents_one if concurrency == 1 else self.documents

@@ -1,0 +1,170 @@
+"""One engine in a process of its own; its last line is one JSON object.
+
+engines.py starts it: python -m benchmarks.engine_runs.worker FOLDER CONTESTANT
+"""
+
+import argparse
+import asyncio
+import resource
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.engine_runs.settings import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
+from benchmarks.steps.worker import MEMORY_UNIT
+from evaluation.report import emit_json
+from inference.components import T2T_ADAPTER, Component, triples_requests
+from inference.engines.contract import Completion, Constraint, Engine, Request
+from inference.engines.vllm_settings import VLLMSettings
+from inference.retrieval.passages import Passage, load_corpus
+from models.backbone import resolve_backbone
+from models.formats.grammars import triples_regex
+from models.formats.triples import parse_triples
+
+MAX_MODEL_LEN = 2048
+
+
+def requests_of(settings: EngineRunSettings, passages: Sequence[Passage]) -> list[Request]:
+    """Extractions, no two alike."""
+    make_request = triples_requests(Component.open(settings.t2t, "t2t"))
+    requests = [make_request(passage) for passage in passages]
+    return [
+        replace(r, sampling=replace(r.sampling, max_new_tokens=settings.max_new_tokens))
+        for r in requests
+    ]
+
+
+def shares(settings: EngineRunSettings, requests: Sequence[Request]) -> dict[int, list[Request]]:
+    """Each concurrency's own requests: what one has read no other finds in a cache."""
+    taken, start = {}, 0
+    for concurrency in settings.concurrencies:
+        end = start + settings.documents_of(concurrency)
+        taken[concurrency] = list(requests[start:end])
+        start = end
+    return taken
+
+
+def open_contestant(name: str, settings: EngineRunSettings) -> Engine:
+    """The engine of a name, loaded."""
+    adapters = {T2T_ADAPTER: settings.t2t}
+    if name == "transformers":
+        from inference.engines.transformers import TransformersEngine
+
+        return TransformersEngine(adapters=adapters, dtype=settings.dtype, merge_adapters=True)
+    from inference.engines.vllm import VLLMEngine
+
+    options = VLLMSettings(
+        max_model_len=MAX_MODEL_LEN,
+        max_num_seqs=max(settings.concurrencies),
+        enable_prefix_caching=name != "vllm_no_prefix_caching",
+    )
+    return VLLMEngine(adapters=adapters, dtype=settings.dtype, settings=options)
+
+
+def figures_of(texts: Sequence[str], tokens: int, seconds: float) -> dict[str, float]:
+    """Speeds, and pieces of the outputs that are no triple."""
+    parsed = [parse_triples(text) for text in texts]
+    return {
+        "documents": len(texts),
+        "seconds": seconds,
+        "documents_per_second": len(texts) / seconds,
+        "output_tokens_per_second": tokens / seconds,
+        "triples_per_second": sum(len(p.triples) for p in parsed) / seconds,
+        "malformed": sum(p.malformed for p in parsed),
+    }
+
+
+async def run_engine(name: str, settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
+    """Start an engine, warm it up on one request, then time each concurrency."""
+    requests = requests_of(settings, load_corpus(folder / DOCUMENTS_FILE))
+    if name == "vllm_grammar":
+        held = Constraint(regex=triples_regex())
+        requests = [replace(request, constraint=held) for request in requests]
+    begin = time.perf_counter()
+    engine = open_contestant(name, settings)
+    started = time.perf_counter() - begin
+    await engine.generate(requests[-1:])
+    figures: dict[str, Any] = {"start_seconds": started}
+    try:
+        for concurrency, share in shares(settings, requests).items():
+            figures[str(concurrency)] = await _timed(engine, share, concurrency)
+    finally:
+        await engine.close()
+    return figures
+
+
+async def _timed(engine: Engine, requests: Sequence[Request], concurrency: int) -> dict[str, float]:
+    gate = asyncio.Semaphore(concurrency)
+
+    async def one(request: Request) -> Completion:
+        async with gate:
+            return (await engine.generate([request]))[0]
+
+    begin = time.perf_counter()
+    done = await asyncio.gather(*map(one, requests))
+    seconds = time.perf_counter() - begin
+    return figures_of([d.text for d in done], sum(d.output_tokens for d in done), seconds)
+
+
+def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
+    """vLLM as it comes, on the prompts of the highest concurrency."""
+    from vllm import LLM, SamplingParams
+    from vllm.lora.request import LoRARequest
+
+    component = Component.open(settings.t2t, "t2t")
+    requests = requests_of(settings, load_corpus(folder / DOCUMENTS_FILE))
+    most = max(settings.concurrencies)
+    begin = time.perf_counter()
+    engine = LLM(
+        resolve_backbone(component.backbone),
+        dtype=settings.dtype,
+        max_model_len=MAX_MODEL_LEN,
+        max_num_seqs=most,
+        enforce_eager=not torch.cuda.is_available(),
+        enable_lora=True,
+        max_lora_rank=16,
+    )
+    started = time.perf_counter() - begin
+    lora = LoRARequest("t2t", 1, settings.t2t)
+    sampling = SamplingParams(temperature=0, max_tokens=settings.max_new_tokens)
+
+    def generate(share: Sequence[Request]) -> Any:
+        prompts: Any = [{"prompt_token_ids": list(r.input_ids or ())} for r in share]
+        return engine.generate(prompts, sampling, lora_request=lora, use_tqdm=False)
+
+    generate(requests[-1:])
+    share = shares(settings, requests)[most]
+    begin = time.perf_counter()
+    outputs = [output.outputs[0] for output in generate(share)]
+    seconds = time.perf_counter() - begin
+    tokens = sum(len(output.token_ids) for output in outputs)
+    figures = figures_of([output.text for output in outputs], tokens, seconds)
+    return {"start_seconds": started, str(most): figures}
+
+
+def peak_memory() -> int:
+    """Bytes of this process's peak and its largest child's, added."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(resource.getrusage(kind).ru_maxrss for kind in kinds) * MEMORY_UNIT
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="folder with settings.json and documents")
+    parser.add_argument("contestant", choices=list(CONTESTANTS))
+    arguments = parser.parse_args()
+    settings = EngineRunSettings.read(arguments.folder)
+    if arguments.contestant == "bare_vllm":
+        figures = run_bare(settings, arguments.folder)
+    else:
+        figures = asyncio.run(run_engine(arguments.contestant, settings, arguments.folder))
+    emit_json({**figures, "peak_rss_bytes": peak_memory()})
+
+
+if __name__ == "__main__":
+    main()

