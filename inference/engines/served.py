@@ -29,6 +29,7 @@ class Served:
     name: None for the plain backbone.
     context_length: most tokens of text and output together; None where positions are unbounded.
     end_ids: tokens that end a text. vocabulary_size: columns of the logits.
+    own_backbone: it runs another model than the engine's.
     prefix_length: tokens of its soft prompt, not counted in the context.
     processor: makes the component's prompts; None for the plain backbone.
     graph_encoder, features: for a component that reads graphs; placed at `graph_position`.
@@ -40,6 +41,7 @@ class Served:
     end_ids: frozenset[int]
     vocabulary_size: int
     is_encoder_decoder: bool = False
+    own_backbone: bool = False
     prefix_length: int = 0
     processor: RasProcessor | PassageProcessor[Any] | None = None
     graph_encoder: GraphEncoder | None = None
@@ -135,10 +137,10 @@ class ServedNames(Generic[ServedT]):
             prompt = self._named(soft_prompt)
             if not prompt.prefix_length:
                 raise UnsupportedRequestError(f"{soft_prompt!r} has no soft prompt")
-            if served.prefix_length or served.is_encoder_decoder:
+            if served.prefix_length or served.own_backbone:
                 raise UnsupportedRequestError(
-                    f"{adapter!r} takes no soft prompt in front: it has one already, or is an "
-                    "encoder-decoder model"
+                    f"{adapter!r} takes no soft prompt in front: it has one already, or a backbone "
+                    "of its own"
                 )
             self._combined[pair] = self._combine(served, prompt)
         return self._combined[pair]

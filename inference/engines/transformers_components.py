@@ -140,7 +140,7 @@ class TransformersComponentLoader(ComponentLoader[LocalServed]):
         source = str(folder / MODEL_FOLDER) if settings.lora_rank == 0 else settings.backbone
         revision = None if settings.lora_rank == 0 else settings.backbone_revision
         backbone = whole.requires_grad_(False).backbone
-        return _served(name, backbone, load_tokenizer(source, revision))
+        return _served(name, backbone, load_tokenizer(source, revision), own_backbone=True)
 
     def _add_adapter(self, folder: Path) -> str:
         """Put an adapter on the shared backbone; returns PEFT's name for it.

@@ -101,7 +101,7 @@ class VLLMEngine:
         return {
             name: TransformersEngine(adapters={name: folder}, dtype=self._dtype)
             for name, folder in folders.items()
-            if self.served.find(name).standalone
+            if self.served.find(name).own_backbone
         }
 
     def add_adapter(self, name: str, folder: str | Path) -> None:
@@ -158,7 +158,7 @@ class VLLMEngine:
     def _prepare(self, request: Request) -> Prepared:
         served = self.served.find(request.adapter, request.soft_prompt)
         input_ids = served.input_ids(request)
-        if request.constraint is not None and not served.standalone:
+        if request.constraint is not None and not served.own_backbone:
             self._compiler.check(request.constraint)
         subgraphs = to_subgraphs(request.subgraphs) if served.graph_encoder else []
         return Prepared(request, served, input_ids, subgraphs)
@@ -173,9 +173,13 @@ class VLLMEngine:
             return error
         except TimeoutError:
             return DeadlineExceededError(f"not answered within {deadline} seconds")
+        except Exception as error:
+            failed = GenerationError(f"generation failed: {type(error).__name__}: {error}")
+            failed.__cause__ = error
+            return failed
 
     async def _answer(self, item: Prepared) -> Completion:
-        if item.served.standalone:
+        if item.served.own_backbone:
             engine = self._beside[str(item.request.adapter)]
             return (await engine.generate([item.request]))[0]
         graph_token = None

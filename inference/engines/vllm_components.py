@@ -36,7 +36,7 @@ class VLLMServed(Served):
     """One name as vLLM runs it.
 
     lora_folder, lora_id, lora_rank, lora_targets: of its adapter. prefix: its soft prompt's name,
-    made of the component in prefix_folder. standalone: a model of its own that vLLM does not hold.
+    made of the component in prefix_folder.
     """
 
     lora_folder: Path | None = None
@@ -45,7 +45,6 @@ class VLLMServed(Served):
     lora_targets: frozenset[str] = frozenset()
     prefix: str | None = None
     prefix_folder: Path | None = None
-    standalone: bool = False
 
 
 class VLLMComponentLoader(ComponentLoader[VLLMServed]):
@@ -123,7 +122,7 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         source = str(folder / MODEL_FOLDER) if whole else settings.backbone
         tokenizer = load_tokenizer(source, None if whole else settings.backbone_revision)
         served = self._served(name)
-        served.tokenizer, served.standalone = tokenizer, True
+        served.tokenizer, served.own_backbone = tokenizer, True
         served.is_encoder_decoder = bool(read_component_config(folder)["is_encoder_decoder"])
         return served
 
