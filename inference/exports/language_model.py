@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from peft import PeftModel
+from tokenizers.processors import Sequence, TemplateProcessing
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.backbone import DTYPES, backbone_id, load_backbone, load_tokenizer
@@ -15,7 +16,8 @@ from models.text_to_triples import MODEL_FOLDER
 
 
 def write_merged(folder: Path, config: Mapping[str, Any], out: Path, dtype: str) -> None:
-    """Write the whole language model, adapters added into its weights, and its tokenizer.
+    """Write the whole language model, adapters added into its weights, and its tokenizer, which
+    puts BOS in front by itself: components were trained with it, and servers take a text as it is.
 
     dtype: of the written weights; "auto" is the backbone's own. The sum is made in float32.
 
@@ -32,7 +34,21 @@ def write_merged(folder: Path, config: Mapping[str, Any], out: Path, dtype: str)
         adapted = PeftModel.from_pretrained(model.float(), str(folder))
         model = adapted.merge_and_unload()  # type: ignore[operator]
     model.to(DTYPES.get(dtype, stored)).save_pretrained(out)  # type: ignore[arg-type]
+    if not model.config.is_encoder_decoder:
+        _add_bos_by_itself(tokenizer)
     tokenizer.save_pretrained(out)
+
+
+def _add_bos_by_itself(tokenizer: PreTrainedTokenizerBase) -> None:
+    bos, bos_id = tokenizer.bos_token, tokenizer.bos_token_id
+    if bos_id is None or tokenizer("a")["input_ids"][0] == bos_id:
+        return
+    backend: Any = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
+    first = TemplateProcessing(
+        single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, bos_id)]
+    )
+    kept = [backend.post_processor] if backend.post_processor else []
+    backend.post_processor = Sequence([*kept, first])
 
 
 def _load(name: str, revision: str | None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -9,12 +9,14 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from inference.components import Component
+from inference.components import Component, triples_requests
 from inference.export import export, main
 from inference.exports.errors import ExportError
 from inference.exports.prefix import PREFIX_FILE
 from inference.exports.targets import Target
 from inference.exports.verify import Verified, verify_export
+from inference.retrieval.passages import Passage
+from models.formats.prompts import passage_text, triples_prompt
 from models.lora import ADAPTER_WEIGHTS
 from models.manifest import MANIFEST_FILE
 from tests.components import ras_component, stirred_backbone, t2t_component, tri_rag_component
@@ -55,6 +57,17 @@ def test_an_export_gives_the_components_tokens(
     verified = verify_export(components[name], target, tmp_path / "out")
     assert verified.prompts >= 3
     assert verified.equal == verified.prompts
+
+
+def test_a_merged_models_tokenizer_starts_as_training_did(
+    components: dict[str, Component], tmp_path: Path
+) -> None:
+    """A server gives it the prompt's text alone."""
+    export(components["t2t"], "hf", tmp_path / "out")
+    passage = Passage("1", "Ada", "Ada is 3.")
+    trained = triples_requests(components["t2t"])(passage).input_ids
+    text = triples_prompt(passage_text(passage.title, passage.text))
+    assert tuple(AutoTokenizer.from_pretrained(tmp_path / "out")(text)["input_ids"]) == trained
 
 
 def test_verification_notices_other_weights(
