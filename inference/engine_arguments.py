@@ -1,10 +1,14 @@
 """What a command line says about its engine, the same for every command that has one."""
 
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from dataclasses import fields
 
 from inference.command_line import positive_int
 from inference.engines.options import ENGINE_KINDS, EngineOptions
 
+# Under the same name there and here; an endpoint's address and key are the environment's.
+ELSEWHERE = ("kind", "base_url", "api_key")
+OPTIONS = [field.name for field in fields(EngineOptions) if field.name not in ELSEWHERE]
 DTYPES = ("bfloat16", "float16", "float32", "auto")
 
 
@@ -54,29 +58,11 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="hold plans, triples and condition triplets to their grammars",
     )
-    defaults = EngineOptions()
-    parser.set_defaults(
-        engine=defaults.kind,
-        dtype=defaults.dtype,
-        max_batch_size=defaults.max_batch_size,
-        merge_adapters=defaults.merge_adapters,
-        gpu_memory_utilization=defaults.gpu_memory_utilization,
-        tensor_parallel_size=defaults.tensor_parallel_size,
-        max_model_len=defaults.max_model_len,
-        compile=defaults.compile,
-    )
+    defaults = {name: getattr(EngineOptions, name) for name in OPTIONS}
+    parser.set_defaults(engine=EngineOptions.kind, **defaults)
 
 
 def engine_options_from(arguments: Namespace) -> EngineOptions:
     """The engine's options out of a parsed command line."""
-    return EngineOptions(
-        kind=arguments.engine,
-        dtype=arguments.dtype,
-        max_batch_size=arguments.max_batch_size,
-        merge_adapters=arguments.merge_adapters,
-        gpu_memory_utilization=arguments.gpu_memory_utilization,
-        tensor_parallel_size=arguments.tensor_parallel_size,
-        max_model_len=arguments.max_model_len,
-        compile=arguments.compile,
-        constrain=arguments.constrain,
-    )
+    given = {name: getattr(arguments, name) for name in OPTIONS}
+    return EngineOptions(kind=arguments.engine, **given)

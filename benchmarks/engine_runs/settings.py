@@ -1,10 +1,9 @@
 """What the comparison of engines runs on, and which engines it compares."""
 
-import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
-SETTINGS_FILE = "settings.json"
+from benchmarks.steps.settings_file import FiledSettings
+
 DOCUMENTS_FILE = "documents.jsonl"
 CONTESTANTS = {
     "transformers": "our engine on transformers, adapter merged",
@@ -16,7 +15,7 @@ CONTESTANTS = {
 
 
 @dataclass(frozen=True)
-class EngineRunSettings:
+class EngineRunSettings(FiledSettings):
     """Sizes of the comparison, the same for all contestants.
 
     t2t: component folder that extracts. documents: of each concurrency, all different.
@@ -31,16 +30,9 @@ class EngineRunSettings:
     max_new_tokens: int = 128
     threads: int = 2
 
-    def write(self, folder: Path) -> None:
-        """Leave the settings where a contestant's process finds them."""
-        (folder / SETTINGS_FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def read(cls, folder: Path) -> "EngineRunSettings":
-        """What `write` left."""
-        fields = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
-        fields["concurrencies"] = tuple(fields["concurrencies"])
-        return cls(**fields)
+    def __post_init__(self) -> None:
+        # JSON has no tuples.
+        object.__setattr__(self, "concurrencies", tuple(self.concurrencies))
 
     def documents_of(self, concurrency: int) -> int:
         """How many documents a concurrency gets."""

@@ -1,10 +1,9 @@
 """What the comparison of soft prompts runs on, and which ways of training one it compares."""
 
-import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
-SETTINGS_FILE = "settings.json"
+from benchmarks.steps.settings_file import FiledSettings
+
 CONTESTANTS = {
     "ours": "layer-wise soft prompt, keys and values alone",
     "literal": "eq. 5 to 7 to the letter",
@@ -17,7 +16,7 @@ CONTESTANTS = {
 
 
 @dataclass(frozen=True)
-class PromptSettings:
+class PromptSettings(FiledSettings):
     """Sizes of the comparison, the same for all contestants.
 
     num_tokens: n, prompt tokens. batch_size, length: of the texts, without padding, every token
@@ -32,12 +31,3 @@ class PromptSettings:
     steps: int = 3
     threads: int = 1
     seed: int = 0
-
-    def write(self, folder: Path) -> None:
-        """Leave the settings where a contestant's process finds them."""
-        (folder / SETTINGS_FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def read(cls, folder: Path) -> "PromptSettings":
-        """What `write` left."""
-        return cls(**json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")))

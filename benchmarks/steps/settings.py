@@ -1,17 +1,16 @@
 """What a comparison of training steps runs on, and which ways of training it compares."""
 
-import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Literal
 
-SETTINGS_FILE = "settings.json"
+from benchmarks.steps.settings_file import FiledSettings
+
 LengthDistribution = Literal["log-uniform", "uniform"]
 Kind = Literal["graph_llm", "graph_llm_without_graph", "pyg", "per_sample_loop", "bare_lm"]
 
 
 @dataclass(frozen=True)
-class StepSettings:
+class StepSettings(FiledSettings):
     """Sizes of the comparison, the same for all contestants.
 
     Attributes:
@@ -38,15 +37,6 @@ class StepSettings:
     graph_heads: int = 8
     projector_width: int = 2048
     seed: int = 0
-
-    def write(self, folder: Path) -> None:
-        """Leave the settings where a contestant's process finds them."""
-        (folder / SETTINGS_FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def read(cls, folder: Path) -> "StepSettings":
-        """What `write` left."""
-        return cls(**json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)

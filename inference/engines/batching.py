@@ -17,7 +17,7 @@ from inference.engines.errors import (
     DeadlineExceededError,
     EngineClosedError,
     EngineError,
-    GenerationError,
+    generation_error,
 )
 
 logger = logging.getLogger(__name__)
@@ -212,9 +212,7 @@ class DynamicBatcher(Generic[T, R]):
             await self._run_jobs(jobs[half:])
             return
         if not isinstance(error, EngineError):
-            failed = GenerationError(f"generation failed: {type(error).__name__}: {error}")
-            failed.__cause__ = error
-            error = failed
+            error = generation_error(error)
         for job in jobs:
             if not job.future.done():
                 job.future.set_exception(error)
@@ -236,6 +234,4 @@ class DynamicBatcher(Generic[T, R]):
 
 def _expire(job: Job[T, R]) -> None:
     if not job.future.done():
-        job.future.set_exception(
-            DeadlineExceededError(f"not answered within {job.work.deadline_seconds} seconds")
-        )
+        job.future.set_exception(DeadlineExceededError(job.work.deadline_seconds))

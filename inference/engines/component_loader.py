@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from inference.engines.errors import InvalidRequestError
 from inference.engines.served import Served
+from models.backbone import load_tokenizer
 from models.checkpoint import NotACheckpointError, check_backbone, read_component_config
 from models.condition_extractor import COMPONENT as TRI_RAG
 from models.condition_extractor_config import Adaptation, ConditionExtractorConfig
@@ -21,8 +23,10 @@ from models.graph_llm_config import GraphLLMConfig
 from models.sentence_encoder import load_sentence_encoder
 from models.text_table import TextFeatures
 from models.text_to_triples import COMPONENT as TEXT_TO_TRIPLES
-from models.text_to_triples import TextToTriplesConfig
+from models.text_to_triples import MODEL_FOLDER, TextToTriplesConfig
 from models.text_to_triples_processor import TextToTriplesProcessor
+
+logger = logging.getLogger(__name__)
 
 ServedT = TypeVar("ServedT", bound=Served)
 
@@ -92,6 +96,7 @@ class ComponentLoader(ABC, Generic[ServedT]):
         if settings.lora_rank > 0 and config.get("backbone_id") == self.identity:
             served = self.adapted(name, folder)
         else:
+            logger.info("%s has a model of its own (%s)", name, settings.backbone)
             served = self.alone(name, folder, settings)
         served.processor = TextToTriplesProcessor(
             served.tokenizer,
@@ -117,6 +122,13 @@ class ComponentLoader(ABC, Generic[ServedT]):
         if encoder not in self._features:
             self._features[encoder] = TextFeatures(load_sentence_encoder(encoder))
         return self._features[encoder]
+
+
+def own_tokenizer(folder: Path, settings: TextToTriplesConfig) -> PreTrainedTokenizerBase:
+    """The tokenizer of a text-to-triples model with a backbone of its own."""
+    if settings.lora_rank == 0:
+        return load_tokenizer(str(folder / MODEL_FOLDER))
+    return load_tokenizer(settings.backbone, settings.backbone_revision)
 
 
 def first_backbone(folders: Mapping[str, Path]) -> str:

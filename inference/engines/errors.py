@@ -28,6 +28,9 @@ class GenerationError(EngineError):
 class DeadlineExceededError(EngineError):
     """A request that was not answered within its `deadline_seconds`."""
 
+    def __init__(self, deadline_seconds: float | None) -> None:
+        super().__init__(f"not answered within {deadline_seconds} seconds")
+
 
 class EngineDiedError(EngineError):
     """The process that ran this request ended, or made no progress and was ended."""
@@ -35,3 +38,10 @@ class EngineDiedError(EngineError):
 
 class EngineClosedError(EngineError):
     """A request that came after, or was waiting at, the engine's close."""
+
+
+def generation_error(error: Exception) -> GenerationError:
+    """What a model or library raised, as an engine's own error."""
+    failed = GenerationError(f"generation failed: {type(error).__name__}: {error}")
+    failed.__cause__ = error
+    return failed

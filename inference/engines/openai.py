@@ -19,6 +19,7 @@ from inference.engines.errors import (
     UnsupportedRequestError,
 )
 from inference.engines.probe import PROBE_SECONDS
+from inference.engines.settling import completions_of
 
 MOST_STOP_STRINGS = 4
 # Without a tokenizer: English text has about four characters a token.
@@ -80,13 +81,7 @@ class OpenAIEngine:
             raise EngineClosedError("the engine is closed")
         for request in requests:
             _refuse_unsupported(request)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._settle(request)) for request in requests]
-        results = [task.result() for task in tasks]
-        for result in results:
-            if isinstance(result, EngineError):
-                raise result
-        return [result for result in results if isinstance(result, Completion)]
+        return await completions_of(map(self._settle, requests))
 
     async def health(self) -> Health:
         """Whether the endpoint lists its models; costs no token."""
@@ -117,7 +112,7 @@ class OpenAIEngine:
         except EngineError as error:
             return error
         except TimeoutError:
-            return DeadlineExceededError(f"not answered within {request.deadline_seconds} seconds")
+            return DeadlineExceededError(request.deadline_seconds)
         except openai.OpenAIError as error:
             reason = f"{type(error).__name__}: {error}"
             failed = EngineError(f"{self.model} at {self._client.base_url}: {reason}")

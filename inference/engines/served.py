@@ -27,10 +27,11 @@ class Served:
     """One name that requests may ask for.
 
     name: None for the plain backbone.
-    context_length: most tokens of text and output together; None where positions are unbounded.
+    context_length: most tokens of soft prompt, text and output together; None where positions are
+        unbounded.
     end_ids: tokens that end a text. vocabulary_size: columns of the logits.
     own_backbone: it runs another model than the engine's.
-    prefix_length: tokens of its soft prompt, not counted in the context.
+    prefix_length: tokens of its soft prompt.
     processor: makes the component's prompts; None for the plain backbone.
     graph_encoder, features: for a component that reads graphs; placed at `graph_position`.
     """
@@ -81,7 +82,9 @@ class Served:
         return start + text_ids(self.tokenizer, text, split_special_tokens=literal)
 
     def _check_length(self, input_ids: Sequence[int], request: Request) -> None:
-        new_tokens, limit = request.sampling.max_new_tokens, self.context_length
+        new_tokens, limit = request.sampling.max_new_tokens, None
+        if self.context_length is not None:
+            limit = self.context_length - self.prefix_length
         if not input_ids:
             raise InvalidRequestError(
                 "the prompt is empty and the tokenizer has no BOS to start from"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from inference.engines.component_loader import ComponentLoader
+from inference.engines.component_loader import ComponentLoader, own_tokenizer
 from inference.engines.errors import UnsupportedRequestError
 from inference.engines.growing_cache import require_plain_attention
 from inference.engines.served import Served, all_end_ids
@@ -24,9 +23,7 @@ from models.deep_prompt import DeepPrompt
 from models.grouped_attention import use_grouped_attention
 from models.prefix_tuning import PrefixPrompt
 from models.prompt_attention import PromptStates, use_prompt_attention
-from models.text_to_triples import MODEL_FOLDER, TextToTriples, TextToTriplesConfig
-
-logger = logging.getLogger(__name__)
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 
 
 @dataclass(eq=False, kw_only=True)
@@ -123,24 +120,14 @@ class TransformersComponentLoader(ComponentLoader[LocalServed]):
 
     def combined(self, adapted: LocalServed, prompted: LocalServed) -> LocalServed:
         """An adapter behind another component's soft prompt."""
-        assert prompted.prompt is not None and adapted.context_length is not None
-        length = prompted.prompt.num_tokens
-        return replace(
-            adapted,
-            prompt=prompted.prompt,
-            prefix_length=length,
-            context_length=adapted.context_length - length,
-        )
+        return replace(adapted, prompt=prompted.prompt, prefix_length=prompted.prefix_length)
 
     def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> LocalServed:
         """A text-to-triples model with a backbone of its own."""
-        logger.info("%s has a model of its own (%s)", name, settings.backbone)
         whole = TextToTriples.from_pretrained(folder, dtype=self.dtype).to(self.device).eval()
         use_grouped_attention(whole.backbone)
-        source = str(folder / MODEL_FOLDER) if settings.lora_rank == 0 else settings.backbone
-        revision = None if settings.lora_rank == 0 else settings.backbone_revision
         backbone = whole.requires_grad_(False).backbone
-        return _served(name, backbone, load_tokenizer(source, revision), own_backbone=True)
+        return _served(name, backbone, own_tokenizer(folder, settings), own_backbone=True)
 
     def _add_adapter(self, folder: Path) -> str:
         """Put an adapter on the shared backbone; returns PEFT's name for it.
@@ -170,17 +157,14 @@ def _served(
     name: str | None, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **rest: Any
 ) -> LocalServed:
     prompt: DeepPrompt | PrefixPrompt | None = rest.get("prompt")
-    prefix_length = 0 if prompt is None else prompt.num_tokens
     config = model.config.get_text_config()
     limit = getattr(config, "max_position_embeddings", None)
     is_encoder_decoder = bool(model.config.is_encoder_decoder)
     return LocalServed(
         name=name,
         tokenizer=tokenizer,
-        context_length=(
-            None if limit is None or is_encoder_decoder else int(limit) - prefix_length
-        ),
-        prefix_length=prefix_length,
+        context_length=None if limit is None or is_encoder_decoder else int(limit),
+        prefix_length=0 if prompt is None else prompt.num_tokens,
         end_ids=all_end_ids(tokenizer, getattr(model, "generation_config", None)),
         vocabulary_size=int(config.vocab_size),
         is_encoder_decoder=is_encoder_decoder,

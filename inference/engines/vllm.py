@@ -19,11 +19,13 @@ from inference.engines.errors import (
     EngineError,
     GenerationError,
     InvalidRequestError,
+    generation_error,
 )
 from inference.engines.graph_inputs import collate_requests, to_subgraphs
 from inference.engines.probe import probe
 from inference.engines.prompt_ids import text_ids
 from inference.engines.served import ServedNames
+from inference.engines.settling import completions_of
 from inference.engines.supervisor import Supervisor
 from inference.engines.transformers import TransformersEngine
 from inference.engines.vllm_components import (
@@ -121,13 +123,7 @@ class VLLMEngine:
         Raises EngineError: a request that cannot be served is refused before any is run.
         """
         prepared = [self._prepare(request) for request in requests]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._settle(item)) for item in prepared]
-        outcomes = [task.result() for task in tasks]
-        for outcome in outcomes:
-            if isinstance(outcome, EngineError):
-                raise outcome
-        return [outcome for outcome in outcomes if isinstance(outcome, Completion)]
+        return await completions_of(map(self._settle, prepared))
 
     async def health(self) -> Health:
         """Whether vLLM took a step lately, or an idle one answers."""
@@ -172,11 +168,9 @@ class VLLMEngine:
         except EngineError as error:
             return error
         except TimeoutError:
-            return DeadlineExceededError(f"not answered within {deadline} seconds")
+            return DeadlineExceededError(deadline)
         except Exception as error:
-            failed = GenerationError(f"generation failed: {type(error).__name__}: {error}")
-            failed.__cause__ = error
-            return failed
+            return generation_error(error)
 
     async def _answer(self, item: Prepared) -> Completion:
         if item.served.own_backbone:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from peft import PeftConfig
 from safetensors.torch import save_file
 from transformers import AutoConfig, GenerationConfig
 
-from inference.engines.component_loader import ComponentLoader
+from inference.engines.component_loader import ComponentLoader, own_tokenizer
 from inference.engines.errors import UnsupportedRequestError
 from inference.engines.served import Served, all_end_ids
 from inference.engines.soft_prefix import prefix_path
@@ -23,9 +22,7 @@ from models.atomic import atomic_directory
 from models.backbone import backbone_id, cache_folder, load_tokenizer, resolve_backbone
 from models.checkpoint import component_fingerprint, read_component_config
 from models.condition_extractor_config import Adaptation, ConditionExtractorConfig
-from models.text_to_triples import MODEL_FOLDER, TextToTriplesConfig
-
-logger = logging.getLogger(__name__)
+from models.text_to_triples import TextToTriplesConfig
 
 PREFIX_FOLDER = "prefixes"
 EMBEDDINGS = {"embed_tokens", "lm_head"}
@@ -95,13 +92,11 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
 
     def combined(self, adapted: VLLMServed, prompted: VLLMServed) -> VLLMServed:
         """An adapter behind another component's soft prompt."""
-        assert prompted.prefix_folder is not None and adapted.context_length is not None
-        length = prompted.prefix_length
+        assert prompted.prefix_folder is not None
         return replace(
             adapted,
             prefix=self._prefix(prompted.prefix_folder, adapted.lora_folder),
-            prefix_length=length,
-            context_length=adapted.context_length - length,
+            prefix_length=prompted.prefix_length,
         )
 
     def _prefix(self, folder: Path, adapter: Path | None = None) -> str:
@@ -117,12 +112,8 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
 
     def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> VLLMServed:
         """A text-to-triples model that runs beside vLLM."""
-        logger.info("%s has a model of its own (%s), beside vLLM", name, settings.backbone)
-        whole = settings.lora_rank == 0
-        source = str(folder / MODEL_FOLDER) if whole else settings.backbone
-        tokenizer = load_tokenizer(source, None if whole else settings.backbone_revision)
         served = self._served(name)
-        served.tokenizer, served.own_backbone = tokenizer, True
+        served.tokenizer, served.own_backbone = own_tokenizer(folder, settings), True
         served.is_encoder_decoder = bool(read_component_config(folder)["is_encoder_decoder"])
         return served
 
@@ -130,7 +121,7 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         return VLLMServed(
             name=name,
             tokenizer=self.tokenizer,
-            context_length=self.max_model_len - prefix_length,
+            context_length=self.max_model_len,
             end_ids=self._end_ids,
             vocabulary_size=self.vocabulary_size,
             prefix_length=prefix_length,

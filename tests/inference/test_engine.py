@@ -184,36 +184,11 @@ async def test_without_an_adapter_the_backbone_answers(
     assert adapted[0].token_ids != (await plain.generate([request]))[0].token_ids
 
 
-async def test_a_seed_gives_the_same_tokens_in_any_company(engine: TransformersEngine) -> None:
-    seeded = Request(prompt="Dice", sampling=Sampling(12, temperature=1.0, top_p=0.95, seed=5))
-    others = [
-        Request(prompt="Dice" * n, sampling=Sampling(9, temperature=0.8, seed=n)) for n in range(6)
-    ]
-    alone = (await engine.generate([seeded]))[0]
-    among = (await engine.generate([*others, seeded]))[-1]
-    assert alone.token_ids == among.token_ids
-    other = replace(seeded, sampling=replace(seeded.sampling, seed=6))
-    assert (await engine.generate([other]))[0].token_ids != alone.token_ids
-
-
 async def test_a_small_top_p_is_greedy(engine: TransformersEngine) -> None:
     greedy = Request(prompt="Dice", sampling=Sampling(12))
     narrow = replace(greedy, sampling=Sampling(12, temperature=0.7, top_p=1e-6, seed=1))
     first, second = await engine.generate([greedy, narrow])
     assert first.token_ids == second.token_ids
-
-
-async def test_stop_strings_and_length(engine: TransformersEngine) -> None:
-    request = Request(prompt="Tell me", sampling=Sampling(30))
-    full = (await engine.generate([request]))[0]
-    stop = full.text[5:8]
-    stopped = (await engine.generate([replace(request, sampling=Sampling(30, stop=(stop,)))]))[0]
-    assert stopped.text == full.text[: full.text.index(stop)]
-    assert stopped.finish_reason == "stop"
-    assert stopped.output_tokens == len(stopped.token_ids) < full.output_tokens
-    short = (await engine.generate([replace(request, sampling=Sampling(3))]))[0]
-    assert (short.finish_reason, short.output_tokens) == ("length", 3)
-    assert short.token_ids == full.token_ids[:3]
 
 
 async def test_bad_requests_are_refused_with_the_reason(engine: TransformersEngine) -> None:

@@ -154,8 +154,10 @@ async def test_stop_strings_and_length(engine: Engine) -> None:
     stopped = (await engine.generate([replace(request, sampling=Sampling(30, stop=(stop,)))]))[0]
     assert stopped.text == full.text[: full.text.index(stop)]
     assert stopped.finish_reason == "stop"
+    assert stopped.output_tokens == len(stopped.token_ids) < full.output_tokens
     short = (await engine.generate([replace(request, sampling=Sampling(3))]))[0]
     assert (short.finish_reason, short.output_tokens) == ("length", 3)
+    assert short.token_ids == full.token_ids[:3]
 
 
 @pytest.mark.parametrize("adapter", [None, "ras", "soft"])
