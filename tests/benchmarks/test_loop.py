@@ -1,22 +1,22 @@
-"""The comparison of concurrencies."""
+"""The comparison of a loop's runs."""
 
 from pathlib import Path
 
 import pytest
 
-from benchmarks.loop import Run, report
+from benchmarks.loop_runs import Run, Setting, report
 from inference.loop_options import LoopOptions
 from inference.loops.trace import Trace
 from tests.benchmarks.commands import last_json, run_benchmark
 
 
 def test_answers_that_differ_are_counted() -> None:
-    one = Run(1, 10.0, [Trace("a", "x"), Trace("b", "y")])
-    many = Run(16, 2.0, [Trace("a", "x"), Trace("b", "z")])
+    one = Run(Setting("transformers", 1), 10.0, [Trace("a", "x"), Trace("b", "y")])
+    many = Run(Setting("vllm", 32), 2.0, [Trace("a", "x"), Trace("b", "z")])
     result = report([one, many], LoopOptions())
-    assert result["questions_per_second_1"] == 0.2
-    assert result["questions_per_second_16"] == 1.0
-    assert result["ratio_concurrent_vs_one"] == 5.0
+    assert result["questions_per_second_transformers1"] == 0.2
+    assert result["questions_per_second_vllm32"] == 1.0
+    assert result["ratio_vllm32_vs_transformers1"] == 5.0
     assert result["same_answers"] is False
     assert result["identical_answer_share"] == 0.5
 
@@ -36,12 +36,20 @@ def test_the_command_compares_concurrencies(ras: Path, t2t: Path) -> None:
     assert result["errors"] == 0
     assert result["dtype"] == "float32"
     assert result["empty_answers"] < 18
-    assert result["llm_calls_1"] == result["llm_calls_16"] > 18
-    speeds = [result[f"questions_per_second_{count}"] for count in (1, 16)]
-    assert result["ratio_concurrent_vs_one"] == pytest.approx(speeds[1] / speeds[0])
+    assert result["llm_calls_transformers1"] == result["llm_calls_transformers16"] > 18
+    speeds = [result[f"questions_per_second_transformers{count}"] for count in (1, 16)]
+    ratio = result["ratio_transformers16_vs_transformers1"]
+    assert ratio == pytest.approx(speeds[1] / speeds[0])
 
 
 def test_a_data_set_needs_its_corpus(tmp_path: Path) -> None:
     done = run_benchmark("loop.py", "--dataset", str(tmp_path / "questions.jsonl"))
     assert done.returncode == 2
     assert "--dataset and --corpus go together" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["vllm", "vllm:0", "vllm:x", "tpu:4"])
+def test_a_run_that_is_none_is_refused(text: str) -> None:
+    done = run_benchmark("loop.py", "--runs", text)
+    assert done.returncode == 2
+    assert f"'{text}' is not ENGINE:CONCURRENCY" in done.stderr
