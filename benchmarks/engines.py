@@ -26,7 +26,7 @@ from evaluation.report import emit_json, print_table
 from inference.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 
 WORKER = "benchmarks.engine_runs.worker"
-COLUMNS = ("engine", "at once", "output tokens/s", "documents/s", "triples/s", "malformed")
+COLUMNS = ("engine", "at once", "output tokens/s", "documents/s", "triples/s", "parseable", "cut")
 
 
 def write_documents(folder: Path, count: int, corpus: Path | None, seed: int) -> None:
@@ -86,7 +86,8 @@ def ratios(results: dict[str, PartResult], settings: EngineRunSettings) -> dict[
 
 
 def _rows(report: dict[str, Any], settings: EngineRunSettings) -> list[list[Any]]:
-    names = ("output_tokens_per_second", "documents_per_second", "triples_per_second", "malformed")
+    speeds = ("output_tokens_per_second", "documents_per_second", "triples_per_second")
+    names = (*speeds, "parseable", "cut")
     rows = []
     for engine, figures in report["engines"].items():
         for concurrency in map(str, settings.concurrencies):
@@ -106,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtype", default="bfloat16", help="of the backbone (default: bfloat16)")
     add("--documents", type=int, default=64, help="of each concurrency but one (default: 64)")
     add("--max-new-tokens", type=int, default=128, help="of an extraction (default: 128)")
+    add("--concurrency", type=int, nargs="+", default=[1, 8, 32], help="default: 1 8 32")
+    add("--untrained", action="store_true", help="the backbone without the component's adapter")
     add("--threads", type=int, default=available_threads(), help="default: all cores")
     add("--limit-seconds", type=float, default=1800.0, help="time for all together (default: 1800)")
     add("--seed", type=int, default=0, help="of the world (default: 0)")
@@ -120,8 +123,10 @@ def main() -> None:
     settings = EngineRunSettings(
         t2t=str(options.t2t),
         dtype=options.dtype,
+        concurrencies=tuple(options.concurrency),
         documents=options.documents,
         max_new_tokens=options.max_new_tokens,
+        untrained=options.untrained,
         threads=options.threads,
     )
     report = compare(settings, options.only, options.corpus, options.seed, options.limit_seconds)

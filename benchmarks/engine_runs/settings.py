@@ -20,6 +20,7 @@ class EngineRunSettings(FiledSettings):
 
     t2t: component folder that extracts. documents: of each concurrency, all different.
     documents_one: of the concurrency of one. max_new_tokens: of an extraction.
+    untrained: without the component's adapter.
     """
 
     t2t: str
@@ -28,6 +29,7 @@ class EngineRunSettings(FiledSettings):
     documents: int = 64
     documents_one: int = 8
     max_new_tokens: int = 128
+    untrained: bool = False
     threads: int = 2
 
     def __post_init__(self) -> None:

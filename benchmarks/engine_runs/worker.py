@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,6 +19,7 @@ from benchmarks.steps.worker import MEMORY_UNIT
 from evaluation.report import emit_json
 from inference.components import T2T_ADAPTER, Component, triples_requests
 from inference.engines.contract import Completion, Constraint, Engine, Request
+from inference.engines.vllm_process import CPU_LORA_WORKER
 from inference.engines.vllm_settings import VLLMSettings
 from inference.retrieval.passages import Passage, load_corpus
 from models.backbone import resolve_backbone
@@ -33,8 +34,12 @@ def requests_of(settings: EngineRunSettings, passages: Sequence[Passage]) -> lis
     make_request = triples_requests(Component.open(settings.t2t, "t2t"))
     requests = [make_request(passage) for passage in passages]
     return [
-        replace(r, sampling=replace(r.sampling, max_new_tokens=settings.max_new_tokens))
-        for r in requests
+        replace(
+            request,
+            adapter=None if settings.untrained else request.adapter,
+            sampling=replace(request.sampling, max_new_tokens=settings.max_new_tokens),
+        )
+        for request in requests
     ]
 
 
@@ -65,16 +70,26 @@ def open_contestant(name: str, settings: EngineRunSettings) -> Engine:
     return VLLMEngine(adapters=adapters, dtype=settings.dtype, settings=options)
 
 
-def figures_of(texts: Sequence[str], tokens: int, seconds: float) -> dict[str, float]:
-    """Speeds, and pieces of the outputs that are no triple."""
-    parsed = [parse_triples(text) for text in texts]
+class Written(NamedTuple):
+    """One output, of whichever engine."""
+
+    text: str
+    tokens: int
+    cut: bool
+
+
+def figures_of(outputs: Sequence[Written], seconds: float) -> dict[str, float]:
+    """Speeds, and how many outputs parse: nothing malformed but, of one that was cut, its end."""
+    parsed = [parse_triples(output.text) for output in outputs]
+    readable = [p.malformed <= output.cut for p, output in zip(parsed, outputs, strict=True)]
     return {
-        "documents": len(texts),
+        "documents": len(outputs),
         "seconds": seconds,
-        "documents_per_second": len(texts) / seconds,
-        "output_tokens_per_second": tokens / seconds,
+        "documents_per_second": len(outputs) / seconds,
+        "output_tokens_per_second": sum(output.tokens for output in outputs) / seconds,
         "triples_per_second": sum(len(p.triples) for p in parsed) / seconds,
-        "malformed": sum(p.malformed for p in parsed),
+        "parseable": sum(readable) / len(readable),
+        "cut": sum(output.cut for output in outputs),
     }
 
 
@@ -107,26 +122,29 @@ async def _timed(engine: Engine, requests: Sequence[Request], concurrency: int) 
     begin = time.perf_counter()
     done = await asyncio.gather(*map(one, requests))
     seconds = time.perf_counter() - begin
-    return figures_of([d.text for d in done], sum(d.output_tokens for d in done), seconds)
+    outputs = [Written(d.text, d.output_tokens, d.finish_reason == "length") for d in done]
+    return figures_of(outputs, seconds)
 
 
 def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
-    """vLLM as it comes, on the prompts of the highest concurrency."""
+    """vLLM as it comes, but on a CPU with our LoRA, on the prompts of the highest concurrency."""
     from vllm import LLM, SamplingParams
     from vllm.lora.request import LoRARequest
 
     component = Component.open(settings.t2t, "t2t")
     requests = requests_of(settings, load_corpus(folder / DOCUMENTS_FILE))
     most = max(settings.concurrencies)
+    on_cpu = not torch.cuda.is_available()
     begin = time.perf_counter()
     engine = LLM(
         resolve_backbone(component.backbone),
         dtype=settings.dtype,
         max_model_len=MAX_MODEL_LEN,
         max_num_seqs=most,
-        enforce_eager=not torch.cuda.is_available(),
+        enforce_eager=on_cpu,
         enable_lora=True,
         max_lora_rank=16,
+        worker_cls=CPU_LORA_WORKER if on_cpu else "auto",
     )
     started = time.perf_counter() - begin
     lora = LoRARequest("t2t", 1, settings.t2t)
@@ -134,16 +152,17 @@ def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
 
     def generate(share: Sequence[Request]) -> Any:
         prompts: Any = [{"prompt_token_ids": list(r.input_ids or ())} for r in share]
-        return engine.generate(prompts, sampling, lora_request=lora, use_tqdm=False)
+        return engine.generate(
+            prompts, sampling, lora_request=None if settings.untrained else lora, use_tqdm=False
+        )
 
     generate(requests[-1:])
     share = shares(settings, requests)[most]
     begin = time.perf_counter()
     outputs = [output.outputs[0] for output in generate(share)]
     seconds = time.perf_counter() - begin
-    tokens = sum(len(output.token_ids) for output in outputs)
-    figures = figures_of([output.text for output in outputs], tokens, seconds)
-    return {"start_seconds": started, str(most): figures}
+    written = [Written(o.text, len(o.token_ids), o.finish_reason == "length") for o in outputs]
+    return {"start_seconds": started, str(most): figures_of(written, seconds)}
 
 
 def peak_memory() -> int:

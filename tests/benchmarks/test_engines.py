@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.engine_runs.settings import EngineRunSettings
-from benchmarks.engine_runs.worker import figures_of, shares
+from benchmarks.engine_runs.worker import Written, figures_of, shares
 from benchmarks.engines import ratios
 from benchmarks.steps.processes import PartResult
 from inference.engines.contract import Request
@@ -24,11 +24,18 @@ def test_no_document_is_read_twice() -> None:
     assert len(set(read)) == len(read)
 
 
-def test_figures_count_triples_and_what_is_none() -> None:
-    figures = figures_of(["(S> a| P> b| O> c)", "nonsense"], tokens=30, seconds=2.0)
+def test_figures_count_triples_and_outputs_that_are_none() -> None:
+    outputs = [
+        Written("(S> a| P> b| O> c)", 10, cut=False),
+        Written("(S> a| P> b| O> c), (S> d| P>", 16, cut=True),
+        Written("(S> a| P> b| O> c), (S> d| P>", 2, cut=False),
+        Written("nonsense", 2, cut=False),
+    ]
+    figures = figures_of(outputs, seconds=2.0)
     assert figures["output_tokens_per_second"] == 15
-    assert figures["triples_per_second"] == 0.5
-    assert figures["malformed"] == 1
+    assert figures["triples_per_second"] == 1.5
+    assert figures["parseable"] == 0.5
+    assert figures["cut"] == 1
 
 
 def test_ratios_are_of_the_highest_concurrency_and_skip_who_failed() -> None:
