@@ -1,8 +1,8 @@
 """Compare a training step of layer-wise soft prompts with its literal form and with other prompts.
 
 Same backbone, texts and loss for all; everyone in a process of its own, one at a time, round after
-round. Ours is first held against the literal form: loss and gradients must agree in float32. The
-last line of the output is one JSON object.
+round. Ours is first held against the literal form: loss and gradients must agree. The last line of
+the output is one JSON object.
 """
 
 import argparse
