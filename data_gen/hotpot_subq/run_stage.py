@@ -182,8 +182,9 @@ def _stop_at_signals(caller: TeacherCaller) -> None:
 
 def _print_totals(journal: Journal) -> None:
     contents = journal.contents
+    paid, lost = contents.confirmed, contents.lost_at_most()
     rows = [
-        ["answers", len(contents.answers), contents.confirmed.tokens, contents.confirmed.cost],
-        ["broken off, at most", "-", contents.lost.tokens, contents.lost.cost],
+        ["answers", len(contents.answers), paid.tokens, paid.cost],
+        ["broken off, at most", "-", lost.tokens, lost.cost],
     ]
     print_table(f"All of {journal.path.name}", ["what", "calls", "tokens", "cost"], rows)

@@ -35,7 +35,11 @@ class JournalContents:
 
     def committed(self) -> Amount:
         """What was paid, what may have been paid for nothing, and what is under way."""
-        return sum(self.open.values(), self.confirmed + self.lost)
+        return self.confirmed + self.lost_at_most()
+
+    def lost_at_most(self) -> Amount:
+        """What may have been paid for nothing, or is under way."""
+        return sum(self.open.values(), self.lost)
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Take in one line's object. Raises KeyError, TypeError or ValueError on another form."""

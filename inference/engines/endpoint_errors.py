@@ -15,20 +15,23 @@ ACCESS_STATUSES = (401, 402, 404)
 NO_QUOTA = "insufficient_quota"
 
 
-def endpoint_error(error: openai.OpenAIError, where: str) -> EngineError:
-    """The error of a request to `where` (model and address): transient, of access, or neither."""
-    failed = _of_status(error, where) if isinstance(error, openai.APIStatusError) else None
-    if failed is None:
-        message = f"{where}: {type(error).__name__}: {error}"
-        broken = isinstance(error, openai.APIConnectionError)
-        # The request was under way: nobody knows whether the endpoint has answered it.
-        failed = TransientError(message, may_be_billed=True) if broken else EngineError(message)
-    failed.__cause__ = error
-    return failed
+def endpoint_error(error: openai.OpenAIError, where: str, key: str | None) -> EngineError:
+    """The error of a request to `where` (model and address): transient, of access, or neither.
 
-
-def _of_status(error: openai.APIStatusError, where: str) -> EngineError:
+    An endpoint may say the key that it refuses; the message does not.
+    """
     message = f"{where}: {type(error).__name__}: {error}"
+    if key:
+        message = message.replace(key, "(key)")
+    if isinstance(error, openai.APIStatusError):
+        return _of_status(error, message)
+    if isinstance(error, openai.APIConnectionError):
+        # The request was under way: nobody knows whether the endpoint has answered it.
+        return TransientError(message, may_be_billed=True)
+    return EngineError(message)
+
+
+def _of_status(error: openai.APIStatusError, message: str) -> EngineError:
     if error.status_code in ACCESS_STATUSES or NO_QUOTA in (error.code, error.type):
         return AccessError(message)
     if error.status_code in TRANSIENT_STATUSES or error.status_code >= 500:

@@ -117,7 +117,13 @@ class OpenAIEngine:
         except TimeoutError:
             return DeadlineExceededError(request.deadline_seconds)
         except openai.OpenAIError as error:
-            return endpoint_error(error, self._where)
+            # Not as its cause: a traceback would show what the endpoint said about the key.
+            return endpoint_error(error, self._where, self._secret)
+
+    @property
+    def _secret(self) -> str | None:
+        key = self._client.api_key
+        return None if key == LOCAL_KEY else key
 
     @property
     def _where(self) -> str:

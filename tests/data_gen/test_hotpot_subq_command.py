@@ -340,7 +340,19 @@ def test_from_questions_to_samples(source: Path, tmp_path: Path, run: Run) -> No
             endpoint, "direct", "--questions", questions, "--questions", left_out,
             "--endpoint-model", "m", "--out", tmp_path / "direct", *QUICK,
         )  # fmt: skip
-    passages = run(None, "passages", "--questions", questions, "--out", tmp_path / "p.jsonl")
+    pair = {"question": "Who won in 1990?", "short_answers": ["Ann"], "wikipage": "Cup"}
+    ambiguous = {
+        "sample_id": "amb",
+        "ambiguous_question": "Who won?",
+        "qa_pairs": [{**pair, "context": "Ann won it."}],
+        "annotations": [{"long_answer": "Ann won in 1990."}],
+    }
+    asqa = tmp_path / "asqa.jsonl"
+    asqa.write_text(json.dumps(ambiguous), encoding="utf-8")
+    passages = run(
+        None, "passages", "--questions", questions, "--source", f"asqa={asqa}",
+        "--out", tmp_path / "p.jsonl",
+    )  # fmt: skip
     texts = list(read_records(tmp_path / "p.jsonl", PassageRecord))
     assert passages["passages"] == len(texts) > 0
     triples = tmp_path / "triples.jsonl"
@@ -359,7 +371,8 @@ def test_from_questions_to_samples(source: Path, tmp_path: Path, run: Run) -> No
     )
     label = [
         "label", "--questions", questions, "--attempts", tmp_path / "direct" / "attempts.jsonl",
-        "--left-out", left_out, "--answer-only", f"arc={arc}", "--tokenizer", "words",
+        "--left-out", left_out, "--answer-only", f"arc={arc}", "--answer-only", f"asqa={asqa}",
+        "--tokenizer", "words",
     ]  # fmt: skip
     with pytest.raises(SystemExit, match="documents have no triples"):
         run(None, *label, "--out", tmp_path / "samples")
@@ -378,7 +391,9 @@ def test_from_questions_to_samples(source: Path, tmp_path: Path, run: Run) -> No
         for split in ("train", "dev", "test")
         for sample in read_records(tmp_path / "samples" / f"{split}.jsonl", RasSample)
     ]
-    assert "a/answer" in {sample.id for sample in samples}
+    by_id = {sample.id: sample for sample in samples}
+    assert by_id["a/answer"].history == []
+    assert [step.subquery for step in by_id["amb/answer"].history] == [pair["question"]]
     assert sum(made["splits"].values()) == len(samples)
 
 

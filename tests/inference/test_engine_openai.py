@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import traceback
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -42,6 +43,9 @@ class FakeEndpoint(BaseHTTPRequestHandler):
             status, wait, code = prompt.split()[1:]
             headers = {"Retry-After": wait} if wait != "-" else {}
             self.reply(int(status), {"error": {"message": "no", "code": code}}, headers)
+        elif prompt == "say the key":
+            key = self.headers["Authorization"].removeprefix("Bearer ")
+            self.reply(401, {"error": {"message": f"Incorrect API key provided: {key}"}})
         elif prompt == "half":
             self.reply(200, self.answer("never whole", chat), cut=True)
         elif prompt == "half, and says so":
@@ -164,6 +168,14 @@ async def test_failures_say_whether_they_may_pass(
     if isinstance(failed.value, TransientError):
         assert (failed.value.retry_after, failed.value.may_be_billed) == (wait, billed)
     assert len(FakeEndpoint.seen) == 1  # without retries of the client
+    await engine.close()
+
+
+async def test_a_key_that_the_endpoint_says_is_in_no_message(address: str) -> None:
+    engine = OpenAIEngine("m", address, "very-secret")
+    with pytest.raises(AccessError, match="Incorrect API key") as failed:
+        await engine.generate([Request(prompt="say the key")])
+    assert "very-secret" not in "".join(traceback.format_exception(failed.value))
     await engine.close()
 
 
