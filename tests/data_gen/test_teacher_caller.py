@@ -165,6 +165,17 @@ async def test_an_endpoint_that_only_fails_ends_the_run(journal: Journal) -> Non
     assert outcomes == [CallFailedError] * 4 + [RunStoppedError] * 6
 
 
+async def test_failures_between_answers_do_not_end_the_run(journal: Journal) -> None:
+    def outcome(prompt: str, asked: int) -> float:
+        if int(prompt) % 4:
+            raise PromptTooLongError("too long")
+        return 0.0
+
+    asking = caller(FailingEngine(outcome), journal, concurrency=1, failures_in_a_row=4)
+    outcomes = [await _outcome(asking, str(n)) for n in range(16)]
+    assert outcomes == [None, CallFailedError, CallFailedError, CallFailedError] * 4
+
+
 async def _outcome(asking: TeacherCaller, prompt: str) -> type[BaseException] | None:
     try:
         await asking.ask(call(prompt))
@@ -270,7 +281,7 @@ async def test_ordered_map_keeps_order_bounds_and_waits_before_it_raises() -> No
 
     async def work(number: int) -> int:
         begun.append(number)
-        await asyncio.sleep(0.02 if number % 3 == 0 else 0.0)
+        await asyncio.sleep(0.2 if number > 20 else 0.02 * (number % 3 == 0))
         if number == 20:
             raise ValueError("twenty")
         ended.append(number)
