@@ -6,13 +6,18 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from data_gen.held_out import held_out_keys, is_held_out
 from data_gen.passage_triples import PassageTriples
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.open_source import read_questions
 from data_gen.splits import first_by_hash
 from data_gen.subq_sources import load_corpus, prepare_questions, world_triples
-from data_gen.trajectories import OracleOptions, no_retrieval_samples, trajectory_samples
-from models.formats.prompts import with_task_instruction
+from data_gen.trajectories import (
+    OracleOptions,
+    instructed_question,
+    no_retrieval_samples,
+    trajectory_samples,
+)
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
 
 
@@ -79,20 +84,16 @@ class SubqBuild:
         if record.id in self.taken:
             self.counts["left out: same id again"] += 1
             return False
-        if record.id in self.excluded or _wording(record) in self.excluded:
+        if is_held_out(record, self.excluded):
             self.counts["left out: a test question"] += 1
             return False
         return True
 
     def _excluded(self) -> set[str]:
-        """Ids and wordings of test questions; a world's own test questions are among them."""
+        """Keys of test questions; a world's own test questions are among them."""
         worlds = [Path(source.path) for source in self.options.source if source.name == "world"]
         own = [folder / "questions_test.jsonl" for folder in worlds]
-        excluded: set[str] = set()
-        for path in [*self.options.exclude, *filter(Path.is_file, own)]:
-            for record in read_questions("contract", path, lambda error: None):
-                excluded |= {record.id, _wording(record)}
-        return excluded
+        return held_out_keys([*self.options.exclude, *filter(Path.is_file, own)])
 
     def _corpus(self, name: str, sources: list[NamedPath]) -> list[PassageRecord] | None:
         paths = [Path(corpus.path) for corpus in self.options.corpus if corpus.name == name]
@@ -108,11 +109,5 @@ class SubqBuild:
         samples: list[RasSample] = []
         for record in records:
             self.counts["questions"] += 1
-            choices = "\nA: " in record.question
-            question = with_task_instruction(record.question, "arc_challenge" if choices else "")
-            samples.extend(no_retrieval_samples(record, question))
+            samples.extend(no_retrieval_samples(record, instructed_question(record)))
         return samples
-
-
-def _wording(record: QuestionRecord) -> str:
-    return " ".join(record.question.casefold().split())

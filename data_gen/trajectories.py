@@ -10,6 +10,7 @@ from data_gen.solving_steps import SolvingStep, passage_origin
 from data_gen.splits import hash_fraction
 from models.formats.history import HistoryStep
 from models.formats.plan import Plan, PlanAction, format_plan
+from models.formats.prompts import with_task_instruction
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
 from models.formats.triples import Triple
 from models.triple_selection import select_triples
@@ -49,6 +50,12 @@ class _State:
             if all(steps[need].known(self.found) for need in step.needs):
                 return position
         return None
+
+
+def instructed_question(record: QuestionRecord, dataset: str = "") -> str:
+    """The question under its data set's task instruction (RAS Table 5), known also by choices."""
+    has_choices = "\nA: " in record.question
+    return with_task_instruction(record.question, "arc_challenge" if has_choices else dataset)
 
 
 def no_retrieval_samples(record: QuestionRecord, question: str) -> list[RasSample]:

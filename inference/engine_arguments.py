@@ -6,8 +6,9 @@ from dataclasses import fields
 from inference.command_line import positive_int
 from inference.engines.options import ENGINE_KINDS, EngineOptions
 
-# Under the same name there and here; an endpoint's address and key are the environment's.
-ELSEWHERE = ("kind", "base_url", "api_key")
+# Under the same name there and here; an endpoint's address and key are the environment's, its
+# retries the defaults.
+ELSEWHERE = ("kind", "base_url", "api_key", "max_retries", "timeout")
 OPTIONS = [field.name for field in fields(EngineOptions) if field.name not in ELSEWHERE]
 DTYPES = ("bfloat16", "float16", "float32", "auto")
 

@@ -5,9 +5,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from data_gen.sources import (
+    arc,
+    asqa,
     contract,
     contract_triples,
     hotpotqa,
+    instructions,
     musique,
     tekgen,
     twowiki,
@@ -24,6 +27,9 @@ _QUESTIONS: dict[str, Callable[[Row], QuestionRecord]] = {
     "musique": musique.convert,
     "world": contract.convert,
     "contract": contract.convert,
+    "arc": arc.convert,
+    "asqa": asqa.convert,
+    "instructions": instructions.convert,
 }
 _TRIPLES: dict[str, Callable[[Row], TriplesSample]] = {
     "wikiofgraph": wikiofgraph.convert,

@@ -32,6 +32,25 @@ class DeadlineExceededError(EngineError):
         super().__init__(f"not answered within {deadline_seconds} seconds")
 
 
+class TransientError(EngineError):
+    """A failure that need not happen again: a busy endpoint, a broken connection, half an answer.
+
+    retry_after: seconds that the endpoint asks to wait; None where it does not say.
+    may_be_billed: the request may have been answered, and the answer lost on the way.
+    """
+
+    def __init__(
+        self, message: str, retry_after: float | None = None, may_be_billed: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.may_be_billed = may_be_billed
+
+
+class AccessError(EngineError):
+    """An endpoint that refuses whatever it is asked: the key, the model's name or the quota."""
+
+
 class EngineDiedError(EngineError):
     """The process that ran this request ended, or made no progress and was ended."""
 

@@ -100,5 +100,10 @@ def _openai(options: EngineOptions, backbone: str | None, adapters: Adapters | N
     if not backbone:
         raise UnsupportedRequestError("name the endpoint's model as the backbone")
     return OpenAIEngine(
-        backbone, options.base_url, options.api_key, max_concurrency=options.max_batch_size
+        backbone,
+        options.base_url,
+        options.api_key,
+        max_concurrency=options.max_batch_size,
+        max_retries=options.max_retries,
+        timeout=options.timeout,
     )

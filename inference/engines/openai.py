@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import openai
 
 from inference.engines.contract import Completion, Health, Request
+from inference.engines.endpoint_errors import endpoint_error
 from inference.engines.errors import (
     DeadlineExceededError,
     EngineClosedError,
     EngineError,
     InvalidRequestError,
+    TransientError,
     UnsupportedRequestError,
 )
 from inference.engines.probe import PROBE_SECONDS
@@ -32,7 +34,8 @@ class OpenAIEngine:
 
     A prompt goes to the completions endpoint when `completion` is set, else as one user message
     to the chat endpoint. Graphs, adapters and ready-made ids are refused: the server has none of
-    this project's components. Retries are the client's.
+    this project's components. Retries are the client's; with `max_retries` 0 they are the
+    caller's, who is told by TransientError.
     """
 
     def __init__(
@@ -114,10 +117,31 @@ class OpenAIEngine:
         except TimeoutError:
             return DeadlineExceededError(request.deadline_seconds)
         except openai.OpenAIError as error:
-            reason = f"{type(error).__name__}: {error}"
-            failed = EngineError(f"{self.model} at {self._client.base_url}: {reason}")
-            failed.__cause__ = error
-            return failed
+            # Not as its cause: a traceback would show what the endpoint said about the key.
+            return endpoint_error(error, self._where, self._secret)
+
+    @property
+    def _secret(self) -> str | None:
+        key = self._client.api_key
+        return None if key == LOCAL_KEY else key
+
+    @property
+    def _where(self) -> str:
+        return f"{self.model} at {self._client.base_url}"
+
+    async def _send(self, create: Callable[..., Awaitable[Any]], **body: Any) -> Any:
+        """The only choice of an answer and its usage."""
+        try:
+            response = await create(model=self.model, **body)
+        except ValueError as error:  # the client reads JSON that was cut short without a catch
+            message = f"{self._where}: the answer is not whole JSON ({error})"
+            raise TransientError(message, may_be_billed=True) from error
+        # What is not JSON at all, such as a proxy's page, comes as a string.
+        choices = getattr(response, "choices", None)
+        if not choices:
+            message = f"{self._where}: the endpoint answered without a choice"
+            raise TransientError(message, may_be_billed=True)
+        return choices[0], response.usage
 
     async def _chat(self, request: Request) -> Completion:
         messages: Any = [dict(message) for message in request.messages or ()]
@@ -126,24 +150,21 @@ class OpenAIEngine:
         options = request_options(request)
         if request.sampling.logprobs:
             options["logprobs"] = True
-        response = await self._client.chat.completions.create(
-            model=self.model, messages=messages, **options
-        )
-        choice = _only_choice(response)
+        create = self._client.chat.completions.create
+        choice, usage = await self._send(create, messages=messages, **options)
         listed = choice.logprobs.content if choice.logprobs else None
         logprobs = [token.logprob for token in listed] if listed else None
-        return _completion(choice.message.content or "", choice, response.usage, logprobs)
+        text = choice.message.content if choice.message else None
+        return _completion(text or "", choice, usage, logprobs)
 
     async def _complete(self, request: Request) -> Completion:
         options = request_options(request)
         if request.sampling.logprobs:
             options["logprobs"] = 0
-        response = await self._client.completions.create(
-            model=self.model, prompt=request.prompt, **options
-        )
-        choice = _only_choice(response)
+        create = self._client.completions.create
+        choice, usage = await self._send(create, prompt=request.prompt, **options)
         logprobs = list(choice.logprobs.token_logprobs or []) if choice.logprobs else None
-        return _completion(choice.text, choice, response.usage, logprobs)
+        return _completion(choice.text, choice, usage, logprobs)
 
 
 def request_options(request: Request) -> dict[str, Any]:
@@ -184,12 +205,6 @@ def _refuse_unsupported(request: Request) -> None:
         )
     if len(request.sampling.stop) > MOST_STOP_STRINGS:
         raise InvalidRequestError(f"an API endpoint takes at most {MOST_STOP_STRINGS} stop strings")
-
-
-def _only_choice(response: Any) -> Any:
-    if not response.choices:
-        raise EngineError("the endpoint answered without a choice")
-    return response.choices[0]
 
 
 def _completion(text: str, choice: Any, usage: Any, logprobs: list[float] | None) -> Completion:

@@ -16,6 +16,7 @@ class EngineOptions:
     gpu_memory_utilization, tensor_parallel_size, max_model_len, compile: of vLLM, see VLLMSettings.
     constrain: hold plans, triples and condition triplets to their grammars.
     base_url, api_key: of an endpoint; None: `OPENAI_BASE_URL`, `OPENAI_API_KEY`.
+    max_retries, timeout: of one request to an endpoint; the time-out in seconds.
     """
 
     kind: str = "auto"
@@ -29,3 +30,5 @@ class EngineOptions:
     constrain: bool = False
     base_url: str | None = None
     api_key: str | None = None
+    max_retries: int = 3
+    timeout: float = 120.0

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import traceback
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -10,10 +11,13 @@ from typing import Any, ClassVar
 import pytest
 
 from inference.engines.contract import Engine, Request, Sampling
+from inference.engines.endpoint_errors import retry_after_seconds
 from inference.engines.errors import (
+    AccessError,
     EngineClosedError,
     EngineError,
     InvalidRequestError,
+    TransientError,
     UnsupportedRequestError,
 )
 from inference.engines.open_engine import build_engine
@@ -35,6 +39,17 @@ class FakeEndpoint(BaseHTTPRequestHandler):
         times = sum(1 for _, past, _ in self.seen if past == body)
         if prompt == "refuse":
             self.reply(400, {"error": {"message": "no such model", "type": "invalid"}})
+        elif prompt.startswith("status "):
+            status, wait, code = prompt.split()[1:]
+            headers = {"Retry-After": wait} if wait != "-" else {}
+            self.reply(int(status), {"error": {"message": "no", "code": code}}, headers)
+        elif prompt == "say the key":
+            key = self.headers["Authorization"].removeprefix("Bearer ")
+            self.reply(401, {"error": {"message": f"Incorrect API key provided: {key}"}})
+        elif prompt == "half":
+            self.reply(200, self.answer("never whole", chat), cut=True)
+        elif prompt == "half, and says so":
+            self.reply(200, self.answer("never whole", chat), cut=True, length=False)
         elif prompt == "flaky" and times == 1:
             self.reply(503, {"error": {"message": "busy"}})
         else:
@@ -55,13 +70,25 @@ class FakeEndpoint(BaseHTTPRequestHandler):
             "usage": usage,
         }
 
-    def reply(self, status: int, body: dict[str, Any]) -> None:
+    def reply(
+        self,
+        status: int,
+        body: dict[str, Any],
+        headers: dict[str, str] | None = None,
+        cut: bool = False,
+        length: bool = True,
+    ) -> None:
+        """Answer; `cut` sends half of it, and with `length` promises the whole."""
         data = json.dumps(body).encode()
+        sent = data[: len(data) // 2] if cut else data
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Content-Length", str(len(data if length else sent)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(data)
+        self.wfile.write(sent)
+        self.close_connection = self.close_connection or cut
 
     def log_message(self, format: str, *args: Any) -> None:
         """Stay silent."""
@@ -109,6 +136,64 @@ async def test_a_busy_server_is_asked_again(address: str) -> None:
     assert (await engine.generate([Request(prompt="flaky")]))[0].text == "echo flaky"
     assert len(FakeEndpoint.seen) == 2
     await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "kind", "wait", "billed"),
+    [
+        ("status 429 7 rate_limit", TransientError, 7.0, False),
+        ("status 429 - rate_limit", TransientError, None, False),
+        ("status 500 - x", TransientError, None, False),
+        ("status 503 2.5 x", TransientError, 2.5, False),
+        ("status 408 - x", TransientError, None, False),
+        ("half", TransientError, None, True),
+        ("half, and says so", TransientError, None, True),
+        ("status 429 - insufficient_quota", AccessError, None, False),
+        ("status 401 - x", AccessError, None, False),
+        ("status 404 - x", AccessError, None, False),
+        ("status 400 - x", EngineError, None, False),
+        ("status 403 - x", EngineError, None, False),
+    ],
+)
+async def test_failures_say_whether_they_may_pass(
+    address: str, prompt: str, kind: type[EngineError], wait: float | None, billed: bool
+) -> None:
+    engine = build_engine(
+        EngineOptions("openai", base_url=address, api_key="k", max_retries=0), "m"
+    )
+    with pytest.raises(EngineError) as failed:
+        await engine.generate([Request(prompt=prompt)])
+    assert type(failed.value) is kind
+    assert address in str(failed.value)
+    if isinstance(failed.value, TransientError):
+        assert (failed.value.retry_after, failed.value.may_be_billed) == (wait, billed)
+    assert len(FakeEndpoint.seen) == 1  # without retries of the client
+    await engine.close()
+
+
+async def test_a_key_that_the_endpoint_says_is_in_no_message(address: str) -> None:
+    engine = OpenAIEngine("m", address, "very-secret")
+    with pytest.raises(AccessError, match="Incorrect API key") as failed:
+        await engine.generate([Request(prompt="say the key")])
+    assert "very-secret" not in "".join(traceback.format_exception(failed.value))
+    await engine.close()
+
+
+async def test_a_server_that_is_gone_may_come_back() -> None:
+    engine = OpenAIEngine("m", "http://127.0.0.1:9/v1", "k", max_retries=0)
+    with pytest.raises(TransientError):
+        await engine.generate([Request(prompt="x")])
+    await engine.close()
+
+
+def test_what_headers_ask_to_wait() -> None:
+    assert retry_after_seconds({}) is None
+    assert retry_after_seconds({"retry-after": "soon"}) is None
+    assert retry_after_seconds({"retry-after": "-3"}) == 0.0
+    assert retry_after_seconds({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
+    date = {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}
+    assert retry_after_seconds(date, now=1_445_412_480.0 - 30) == 30.0
+    assert retry_after_seconds(date) == 0.0
 
 
 async def test_a_refusal_names_model_address_and_reason(address: str) -> None:

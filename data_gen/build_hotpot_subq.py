@@ -1,0 +1,74 @@
+r"""HotpotQA-SUBQ (RAS App. C): from questions with supporting documents to training samples.
+
+    data_gen/build_hotpot_subq.py filter     --source hotpotqa=hotpot_train_v1.1.json \
+        --teacher-model MODEL --out hsq/filtered
+    data_gen/build_hotpot_subq.py subqueries --questions hsq/filtered/questions.jsonl \
+        --teacher-model MODEL --out hsq/subqueries
+    data_gen/build_hotpot_subq.py direct     --questions hsq/subqueries/questions.jsonl \
+        --questions hsq/filtered/left_out.jsonl --base-model MODEL --out hsq/direct
+    data_gen/build_hotpot_subq.py passages   --questions hsq/subqueries/questions.jsonl \
+        --out hsq/passages.jsonl
+    inference/extract.py --corpus hsq/passages.jsonl --out hsq/triples.jsonl
+    data_gen/build_hotpot_subq.py label      --questions hsq/subqueries/questions.jsonl \
+        --attempts hsq/direct/attempts.jsonl --left-out hsq/filtered/left_out.jsonl \
+        --triples hsq/triples.jsonl --out hsq/samples
+
+Each stage reads and writes JSON Lines and can be run alone. Answers of models are kept in a
+journal: a stage that was killed, stopped at its cap or at a failing endpoint goes on where it was
+when the same command is run again. docs/teachers.md has the whole way."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from data_gen.hotpot_subq import (
+    direct_command,
+    filter_command,
+    label_command,
+    passages_command,
+    subqueries_command,
+)
+from data_gen.hotpot_subq.run_stage import StageNotDoneError
+from evaluation.commands import one_line_errors
+from inference.engines.errors import EngineError
+
+STAGES = {
+    "filter": filter_command,
+    "subqueries": subqueries_command,
+    "direct": direct_command,
+    "passages": passages_command,
+    "label": label_command,
+}
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line; `run` is what the chosen stage does."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
+    parsers = {}
+    for name, command in STAGES.items():
+        summary = (command.__doc__ or "").splitlines()[0]
+        parsers[name] = stages.add_parser(name, help=summary, description=command.__doc__)
+        command.add_options(parsers[name])
+    options = parser.parse_args(arguments)
+    STAGES[options.stage].check_options(parsers[options.stage], options)
+    return options
+
+
+@one_line_errors(OSError, ValueError, EngineError, StageNotDoneError)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    options = parse_arguments(arguments)
+    logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
+    run: Callable[[argparse.Namespace], None] = STAGES[options.stage].run
+    run(options)
+
+
+if __name__ == "__main__":
+    main()

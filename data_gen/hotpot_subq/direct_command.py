@@ -1,0 +1,64 @@
+"""(c) Let a base model answer each question without context (RAS Algorithm 1, line 3)."""
+
+import argparse
+
+from data_gen.hotpot_subq.call_options import (
+    ENDPOINT_TIMEOUT,
+    add_call_options,
+    add_stage_options,
+    check_call_options,
+    engine_options,
+    question_files,
+)
+from data_gen.hotpot_subq.direct_answers import DirectAnswering
+from data_gen.hotpot_subq.prompt_limit import PromptLimit
+from data_gen.hotpot_subq.run_stage import StagePlan, run_stage
+from data_gen.hotpot_subq.stage import AttemptWriter
+from data_gen.source_args import NamedPath
+from data_gen.teacher.open_teacher import Teacher, backbone_teacher, endpoint_teacher
+from data_gen.teacher.prompts import DIRECT_VERSION
+
+MAX_NEW_TOKENS = 32
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The stage's options."""
+    parser.add_argument(
+        "--questions", action="append", required=True, metavar="PATH",
+        help="questions in our contract, several times: those with sub-queries, and what the "
+        "filter left out",
+    )  # fmt: skip
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument(
+        "--base-model", metavar="NAME", help="smollm2, a Hugging Face id or a folder, run here"
+    )
+    asked.add_argument("--endpoint-model", metavar="NAME", help="model of the endpoint to ask")
+    add_stage_options(parser)
+    add_call_options(parser, MAX_NEW_TOKENS)
+
+
+def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error where options contradict each other."""
+    check_call_options(parser, options)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the stage."""
+    teacher = _teacher(options)
+    limit = PromptLimit(options.max_prompt_tokens, teacher.count_tokens)
+    stage = DirectAnswering(limit, options.max_new_tokens)
+    settings = {
+        "version": DIRECT_VERSION,
+        "max_prompt_tokens": options.max_prompt_tokens,
+        "max_new_tokens": options.max_new_tokens,
+    }
+    files = question_files(options, [NamedPath("hotpotqa", path) for path in options.questions])
+    plan = StagePlan("direct", files, stage.decide, teacher, AttemptWriter, settings)
+    run_stage(plan, options)
+
+
+def _teacher(options: argparse.Namespace) -> Teacher:
+    if options.base_model is not None:
+        return backbone_teacher(options.base_model, engine_options(options))
+    timeout = options.timeout or ENDPOINT_TIMEOUT
+    return endpoint_teacher(options.endpoint_model, options.concurrency, timeout)

@@ -1,0 +1,166 @@
+"""(e) Make planning and answering samples of all sources (RAS Algorithm 1, App. C.3 and C.4)."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from data_gen.card import ras_figures, token_counter, write_card
+from data_gen.held_out import held_out_keys
+from data_gen.hotpot_subq.algorithm_one import FIRST_PLANS, AlgorithmOptions
+from data_gen.hotpot_subq.call_options import positive
+from data_gen.hotpot_subq.direct_answers import read_right_ids
+from data_gen.hotpot_subq.labelling import Labelling
+from data_gen.hotpot_subq.question_files import QuestionFiles
+from data_gen.labels import CheckedSamples, check_labels
+from data_gen.passage_triples import PassageTriples
+from data_gen.source_args import NamedPath, add_common_options, named_path, source_entry
+from data_gen.write_splits import write_splits
+from evaluation.report import emit_json, print_table
+from models.atomic import atomic_directory
+from models.formats.records import RasSample
+
+ADDED_SOURCES = ("contract", "arc", "asqa", "instructions")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The stage's options."""
+
+    def several(name: str, text: str) -> None:
+        parser.add_argument(name, action="append", default=[], metavar="PATH", help=text)
+
+    several("--questions", "questions.jsonl of the subqueries stage")
+    several("--attempts", "attempts.jsonl of the direct stage: right ones need no retrieval")
+    several("--left-out", "left_out.jsonl: answers alone, of those that were answered right")
+    parser.add_argument(
+        "--triples", type=Path, metavar="FILE", help="what inference/extract.py wrote"
+    )
+    parser.add_argument(
+        "--weak-triples", action="store_true",
+        help="for documents that are not in --triples take what patterns find",
+    )  # fmt: skip
+    names = ", ".join(ADDED_SOURCES)
+    parser.add_argument(
+        "--no-retrieval", type=named_path(ADDED_SOURCES), action="append", default=[],
+        metavar="NAME=PATH", help=f"plans and answers without retrieval; NAME: {names}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--answer-only", type=named_path(ADDED_SOURCES), action="append", default=[],
+        metavar="NAME=PATH", help="answers alone, as the paper takes ASQA and ARC-Easy",
+    )  # fmt: skip
+    several("--exclude", "test questions (contract form) that are left out, by id and wording")
+    parser.add_argument(
+        "--first-plan", choices=FIRST_PLANS, default="question",
+        help="the plan of an empty history: ask the question itself, the first sub-query, or as "
+        "Algorithm 1 is printed no sample (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-triples", type=positive(int), metavar="N", help="of a document, the first N (all)"
+    )
+    parser.add_argument(
+        "--skip-contradictions", action="store_true",
+        help="drop and count samples whose prompt came before with another label",
+    )  # fmt: skip
+    parser.add_argument("--limit", type=positive(int), help="at most N questions of each source")
+    add_common_options(parser)
+
+
+def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error where options contradict each other."""
+    if not (options.questions or options.no_retrieval or options.answer_only):
+        parser.error("give at least one of --questions, --no-retrieval and --answer-only")
+    if options.left_out and not options.attempts:
+        parser.error("--left-out needs --attempts: which of them were answered right")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the stage."""
+    labelling = Labelling(
+        PassageTriples(options.triples),
+        {id_ for path in options.attempts for id_ in read_right_ids(path)},
+        AlgorithmOptions(options.first_plan, options.max_triples),
+    )
+    samples = _samples(labelling, options)
+    _require_extracted(labelling, options)
+    checked = check_labels(samples, options.skip_contradictions)
+    if not checked.samples:
+        raise ValueError("no samples: no question of the sources can be labelled")
+    count_tokens, unit = token_counter(options.tokenizer)
+    figures = ras_figures(checked.samples, count_tokens)
+    with atomic_directory(options.out) as folder:
+        splits = write_splits(
+            folder, checked.samples, lambda s: s.question_id, options.seed, options.fractions
+        )
+        card = _card(labelling, checked, options)
+        card = {**card, "splits": splits, "counted_in": unit}
+        write_card(folder, {**card, "planning": figures["plan"], "answering": figures["answer"]})
+    rows = [["split", name, n] for name, n in splits.items()]
+    rows += [["label", name, n] for name, n in figures["plan"].get("labels", {}).items()]
+    rows += [[source, name, n] for source, c in labelling.counts.items() for name, n in c.items()]
+    print_table(f"HotpotQA-SUBQ: {options.out}", ["source", "what", "number"], rows)
+    if options.json:
+        emit_json(
+            {
+                "out": str(options.out),
+                "splits": splits,
+                "labels": figures["plan"].get("labels", {}),
+                "sources": card["outcomes"],
+                "triples_of_documents": labelling.triples.counts,
+                "contradictory": checked.contradictions,
+            }
+        )
+
+
+def _samples(labelling: Labelling, options: argparse.Namespace) -> list[RasSample]:
+    held_out = held_out_keys(options.exclude)
+
+    def files(named: list[NamedPath]) -> QuestionFiles:
+        return QuestionFiles(named, options.limit, options.skip_bad, held_out)
+
+    def contract(paths: list[str]) -> QuestionFiles:
+        return files([NamedPath("contract", path) for path in paths])
+
+    samples: list[RasSample] = []
+    if options.questions:
+        samples += labelling.questions(contract(options.questions))
+    if options.left_out:
+        samples += labelling.left_out(contract(options.left_out))
+    for source in options.no_retrieval:
+        samples += labelling.no_retrieval(source.name, files([source]))
+    for source in options.answer_only:
+        samples += labelling.answer_only(source.name, files([source]))
+    return samples
+
+
+def _require_extracted(labelling: Labelling, options: argparse.Namespace) -> None:
+    missing = labelling.triples.counts["annotated and weak"]
+    if missing and not options.weak_triples:
+        where = f"are not in {options.triples}" if options.triples else "have no triples"
+        raise ValueError(
+            f"{missing} documents {where}. Run inference/extract.py on what the passages stage "
+            "writes, or take what patterns find with --weak-triples"
+        )
+
+
+def _card(
+    labelling: Labelling, checked: CheckedSamples, options: argparse.Namespace
+) -> dict[str, Any]:
+    named = [NamedPath("hotpotqa", path) for path in (*options.questions, *options.left_out)]
+    sources = [*named, *options.no_retrieval, *options.answer_only]
+    return {
+        "title": "HotpotQA-SUBQ",
+        "outcomes": {name: dict(sorted(c.items())) for name, c in labelling.counts.items()},
+        "counts": {
+            "prompts that came again": checked.repeats,
+            "contradictory samples dropped": checked.contradictions,
+        },
+        "triples_of_documents": labelling.triples.counts,
+        "options": {
+            "seed": options.seed,
+            "fractions": list(options.fractions),
+            "first_plan": options.first_plan,
+            "max_triples": options.max_triples,
+            "extracted_triples": options.triples.name if options.triples else None,
+        },
+        "sources": [source_entry(source, labelling.read_of[source.path]) for source in sources],
+        "samples_to_read": [sample.to_json() for sample in checked.samples[:5]],
+    }

@@ -1,0 +1,99 @@
+"""A teacher by what a command line says: a model of an endpoint, or one that runs here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference.engines.contract import Engine
+from inference.engines.open_engine import build_engine
+from inference.engines.openai import CHARACTERS_A_TOKEN
+from inference.engines.options import EngineOptions
+
+# The name of a trained sub-query writer among an engine's adapters.
+WRITER_ADAPTER = "subquery_writer"
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A model that is not running yet.
+
+    model: tells it from others in the journal. adapter: of its requests. max_prompt_tokens: that
+    it was trained for. count_tokens: exact for a model that runs here, else an estimate.
+    is_remote: behind an endpoint.
+    """
+
+    model: str
+    open_engine: Callable[[], Engine]
+    count_tokens: Callable[[str], int]
+    adapter: str | None = None
+    max_prompt_tokens: int | None = None
+    is_remote: bool = False
+
+
+class TeacherError(ValueError):
+    """A teacher that cannot be opened; the message says why and what to do."""
+
+
+def endpoint_teacher(model: str, concurrency: int, timeout: float) -> Teacher:
+    """A model of the endpoint that `OPENAI_BASE_URL` and `OPENAI_API_KEY` name.
+
+    The client makes each request once: retries are TeacherCaller's.
+    """
+    options = EngineOptions("openai", max_batch_size=concurrency, max_retries=0, timeout=timeout)
+    return Teacher(model, lambda: build_engine(options, model), estimated_tokens, is_remote=True)
+
+
+def no_teacher() -> Teacher:
+    """For a stage that asks nobody."""
+
+    def refuse() -> Engine:
+        raise TeacherError("this stage was to ask no teacher")
+
+    return Teacher("none", refuse, estimated_tokens)
+
+
+# models.backbone and models.checkpoint bring torch, which an endpoint needs none of.
+def backbone_teacher(name: str, options: EngineOptions) -> Teacher:
+    """A plain model that runs here. Raises TeacherError."""
+    from models.backbone import BackboneNotFoundError, backbone_id
+
+    try:
+        model, count = f"{name} {backbone_id(name)} {options.dtype}", _counter(name)
+    except (BackboneNotFoundError, OSError) as error:
+        raise TeacherError(f"{name}: {error}") from error
+    return Teacher(model, lambda: build_engine(options, name), count)
+
+
+def writer_teacher(folder: Path, options: EngineOptions) -> Teacher:
+    """A trained sub-query writer: its adapter on its backbone. Raises TeacherError."""
+    from models.backbone import BackboneNotFoundError
+    from models.checkpoint import CheckpointError, component_fingerprint, read_component_config
+
+    try:
+        config = read_component_config(folder)
+        backbone, revision = str(config["backbone"]), config.get("backbone_revision")
+        model = f"{config['component']} {component_fingerprint(folder)} {options.dtype}"
+        count = _counter(backbone, revision)
+    except (BackboneNotFoundError, CheckpointError, OSError) as error:
+        raise TeacherError(str(error)) from error
+    adapters = {WRITER_ADAPTER: folder}
+    limit = config.get("max_source_tokens")
+    return Teacher(
+        model, lambda: build_engine(options, backbone, adapters), count, WRITER_ADAPTER, limit
+    )
+
+
+def estimated_tokens(text: str) -> int:
+    """About as many tokens as a text has, where its tokenizer is not at hand."""
+    return -(-len(text) // CHARACTERS_A_TOKEN)
+
+
+def _counter(backbone: str, revision: str | None = None) -> Callable[[str], int]:
+    from models.backbone import load_tokenizer
+
+    tokenizer = load_tokenizer(backbone, revision)
+
+    def count(text: str) -> int:
+        return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    return count

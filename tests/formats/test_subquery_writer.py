@@ -1,0 +1,58 @@
+"""The sub-query writer's prompt and how its text is read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.formats.history import one_line
+from models.formats.subquery_writer import SubqueryInput, read_subquery, subquery_writer_prompt
+
+TEXTS = st.text(max_size=60)
+
+
+def test_the_prompt_as_it_stands() -> None:
+    given_ = SubqueryInput("Where was X's director born?", "X", "X is a film.\nBy Y.", ("Who?",))
+    assert subquery_writer_prompt(given_).splitlines()[1:] == [
+        "Document: X: X is a film. By Y.",
+        "Main question: Where was X's director born?",
+        "Asked before: Who?",
+        "Question:",
+    ]
+    assert subquery_writer_prompt(given_).endswith("Question:\n")
+    assert "Asked before: (nothing)\n" in subquery_writer_prompt(SubqueryInput("q", "t", "x"))
+
+
+@given(TEXTS, TEXTS, TEXTS, st.lists(TEXTS, max_size=3))
+def test_any_text_stays_on_its_line(
+    question: str, title: str, text: str, earlier: list[str]
+) -> None:
+    prompt = subquery_writer_prompt(SubqueryInput(question, title, text, tuple(earlier)))
+    assert prompt.count("\n") == 5
+    assert one_line(question) in prompt and one_line(text) in prompt
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Who directed Zone?",
+        "  Who directed Zone?\n",
+        "Sub-query: Who directed Zone?",
+        'Question 2: "Who directed Zone?"',
+        "- **Who directed Zone?**",
+        "1. Who directed Zone?",
+        "Sure, here is the question: Who directed Zone?",
+        "“Who directed Zone?”",
+    ],
+)
+def test_what_stands_around_a_question_goes(text: str) -> None:
+    assert read_subquery(text) == "Who directed Zone?"
+
+
+def test_quotes_inside_and_several_lines_stay() -> None:
+    assert read_subquery('Who wrote "Zone"?') == 'Who wrote "Zone"?'
+    assert read_subquery("Who?\nBecause.") == "Who?\nBecause."
+
+
+@given(TEXTS)
+def test_reading_never_raises_and_settles(text: str) -> None:
+    assert isinstance(read_subquery(text), str)
