@@ -1,4 +1,4 @@
-"""What the sub-query writer reads and writes (RAS App. C.2, Fig. 8, in a form for a small model)."""
+"""What the sub-query writer reads and writes (RAS App. C.2, Fig. 8, for a small model)."""
 
 import re
 from collections.abc import Sequence
