@@ -1,12 +1,16 @@
 """What the helpers read and write: prompts on their lines, and parsers that never raise."""
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models.formats.decomposer import decompose_prompt
 from models.formats.gap_judge import ENOUGH, format_gap, gap_prompt, parse_gap
-from models.formats.query_triplets import QueryTriplet
+from models.formats.query_triplets import QueryTriplet, format_query_triplets
+from models.formats.records import InstructionSample
 from models.formats.resolver import (
     NOTHING,
     format_resolution,
@@ -132,3 +136,32 @@ def test_topics_round_trip(topic: str, subtopic: str) -> None:
 def test_a_topic_without_words_is_not_written(topic: Topic) -> None:
     with pytest.raises(ValueError, match="words without"):
         format_topic(topic)
+
+
+def test_the_documentation_shows_the_prompts_as_they_are() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "data_formats.md"
+    records = [json.loads(line) for line in page.read_text().splitlines() if '"prompt"' in line]
+    samples = {s.task: s for s in map(InstructionSample.from_json, records)}
+    question, text = "Where was the director of Dawn born?", "Ana Lis was born in Brill."
+    film = "Dawn: Dawn is a film by Ana Lis."
+    born = QueryTriplet("Ana Lis", "place of birth", "?")
+    assert {task: (s.prompt, s.label) for task, s in samples.items()} == {
+        "subquery": (
+            subquery_prompt(question, "Ana Lis", text, ["Who directed Dawn?"]),
+            "Where was Ana Lis born?",
+        ),
+        "decompose": (
+            decompose_prompt(question),
+            format_query_triplets([OPEN, QueryTriplet("?a", "place of birth", "?")]),
+        ),
+        "resolve": (
+            resolve_prompt(OPEN, [film]),
+            format_resolution(QueryTriplet("Dawn", "director", "Ana Lis")),
+        ),
+        "judge_gap": (
+            gap_prompt(question, [Triple("Dawn", "director", "Ana Lis")]),
+            format_gap([born]),
+        ),
+        "topic": (topic_prompt("Ana Lis", film), format_topic(Topic("Biography", "Person"))),
+    }
+    assert set(samples) == set(InstructionSample.tasks)
