@@ -11,7 +11,7 @@ from data_gen.gap_samples import judge_gap_samples
 from data_gen.helper_material import Material, SampleMaker, SampleOptions
 from data_gen.passage_finder import PassageFinder
 from data_gen.passage_triples import PassageTriples
-from data_gen.question_reader import QuestionReader
+from data_gen.question_reader import QuestionReader, wording
 from data_gen.resolver_samples import resolve_samples
 from data_gen.solving_steps import solving_steps
 from data_gen.source_args import NamedPath, source_entry
@@ -19,7 +19,7 @@ from data_gen.splits import hash_fraction
 from data_gen.subq_sources import load_corpus, world_triples
 from data_gen.subquery_samples import decompose_samples, subquery_samples
 from data_gen.topic_samples import topic_samples
-from models.formats.records import HelperTask, InstructionSample, PassageRecord
+from models.formats.records import HelperTask, InstructionSample, PassageRecord, QuestionRecord
 
 QUESTION_TASKS: dict[HelperTask, SampleMaker] = {
     "subquery": subquery_samples,
@@ -37,6 +37,7 @@ class HelpersBuild:
         self.counts: Counter[str] = Counter()
         self.reader = QuestionReader(options, self.counts)
         self.triples = PassageTriples()
+        self._wordings: set[str] = set()
         self.corpora = self._corpora()
         self.finder = PassageFinder([p for corpus in self.corpora.values() for p in corpus])
 
@@ -50,7 +51,8 @@ class HelpersBuild:
         return [s for name, sources in by_name.items() for s in self._named(name, sources)]
 
     def _named(self, name: str, sources: list[NamedPath]) -> Iterator[InstructionSample]:
-        records = [record for source in sources for record in self.reader.read(source)]
+        read = [record for source in sources for record in self.reader.read(source)]
+        records = [record for record in read if self._asks_anew(record)]
         material = self._material(name)
         if self.options.task in ("resolve", "judge_gap"):
             for record in records:
@@ -60,6 +62,15 @@ class HelpersBuild:
             made = list(make(record, material))
             self.counts[f"questions of {name}"] += bool(made)
             yield from made
+
+    def _asks_anew(self, record: QuestionRecord) -> bool:
+        """Whether no source had the question: under two ids it could come into two splits."""
+        asked = wording(record)
+        if asked in self._wordings:
+            self.counts["left out: the same question again"] += 1
+            return False
+        self._wordings.add(asked)
+        return True
 
     def _material(self, name: str) -> Material:
         options = self.options

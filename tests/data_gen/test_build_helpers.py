@@ -104,6 +104,16 @@ def test_documents_of_questions_without_text_are_looked_up(tmp_path: Path) -> No
     assert "Asked: Who directed Zone?\nAsked: Where was he born?\n" in last.prompt
 
 
+def test_a_question_of_two_sources_is_taken_once(questions: Path, tmp_path: Path) -> None:
+    again = {**question(1), "id": "other", "question": question(1)["question"].upper()}
+    more = write_lines(tmp_path / "more.jsonl", [again, question(20)])
+    arguments = ("--source", f"2wikimultihopqa={questions}", "--source", f"musique={more}")
+    summary = build("subquery", tmp_path / "out", *arguments)
+    assert summary["counts"]["left out: the same question again"] == 1
+    sources = {s.source_id for split in read_all(tmp_path / "out").values() for s in split}
+    assert sources == {*(f"q{number}" for number in range(12)), "q20"}
+
+
 def test_decompositions_of_a_world(world: Path, tmp_path: Path) -> None:
     summary = build("decompose", tmp_path / "out", "--source", f"world={world}")
     samples = [s for split in read_all(tmp_path / "out").values() for s in split]
