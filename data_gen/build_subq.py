@@ -104,7 +104,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 def make_card(
     build: SubqBuild,
-    checked: CheckedSamples,
+    checked: CheckedSamples[RasSample],
     counts: dict[str, int],
     count_tokens: CountTokens,
     unit: str,

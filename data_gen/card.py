@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.labels import sample_prompt
-from models.formats.records import ConditionSample, RasSample, TriplesSample
+from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
 from models.formats.triples import Triple, format_triples
 
 logger = logging.getLogger(__name__)
@@ -118,6 +118,21 @@ def conditions_figures(
         },
         "empty_proofs": sum(not sample.proof for sample in samples),
         "aspects": dict(aspects.most_common(30)),
+    }
+
+
+def instruction_figures(
+    samples: Sequence[InstructionSample], count_tokens: CountTokens
+) -> dict[str, Any]:
+    """Sizes of a helper's samples, and the labels that come most."""
+    labels = Counter(sample.label for sample in samples)
+    return {
+        "samples": len(samples),
+        "sources": len({sample.source_id for sample in samples}),
+        "input_tokens": spread(count_tokens([sample.prompt for sample in samples])),
+        "output_tokens": spread(count_tokens([sample.label for sample in samples])),
+        "distinct_labels": len(labels),
+        "common_labels": dict(labels.most_common(12)),
     }
 
 

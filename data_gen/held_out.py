@@ -12,14 +12,15 @@ def held_out_keys(paths: Iterable[str | Path]) -> set[str]:
     keys: set[str] = set()
     for path in paths:
         for record in read_questions("contract", path, lambda error: None):
-            keys |= {record.id, _wording(record)}
+            keys |= {record.id, wording(record)}
     return keys
 
 
 def is_held_out(record: QuestionRecord, keys: set[str]) -> bool:
     """Whether a question is among them."""
-    return record.id in keys or _wording(record) in keys
+    return record.id in keys or wording(record) in keys
 
 
-def _wording(record: QuestionRecord) -> str:
+def wording(record: QuestionRecord) -> str:
+    """A question's words, letter case and spacing aside."""
     return " ".join(record.question.casefold().split())

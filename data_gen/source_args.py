@@ -107,6 +107,7 @@ LICENCES = {
     "tekgen": "CC BY-SA 2.0",
     "webnlg": "CC BY-NC-SA 4.0",
     "arc_challenge": "CC BY-SA 4.0",
+    "subquestions": "MIT (ProbTree), sub-answers by a model",
 }
 
 

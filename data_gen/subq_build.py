@@ -6,11 +6,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from data_gen.held_out import held_out_keys, is_held_out
 from data_gen.passage_triples import PassageTriples
-from data_gen.source_args import NamedPath, SkippedRecords, source_entry
-from data_gen.sources.open_source import read_questions
-from data_gen.splits import first_by_hash
+from data_gen.question_reader import QuestionReader
+from data_gen.source_args import NamedPath
 from data_gen.subq_sources import load_corpus, prepare_questions, world_triples
 from data_gen.trajectories import (
     OracleOptions,
@@ -26,16 +24,13 @@ class SubqBuild:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.skipped = SkippedRecords(options.skip_bad)
         self.counts: Counter[str] = Counter()
-        self.sources: list[dict[str, object]] = []
+        self.reader = QuestionReader(options, self.counts)
+        self.skipped, self.sources = self.reader.skipped, self.reader.sources
         self.triples = PassageTriples(options.triples)
         self.oracle = OracleOptions(
             options.top_k, options.max_triples, options.gold_rate, options.seed
         )
-        self.caps = {path: int(n) for path, _, n in (cap.rpartition("=") for cap in options.cap)}
-        self.taken: set[str] = set()
-        self.excluded = self._excluded()
 
     def samples(self) -> list[RasSample]:
         """Every state's sample of every question, before any sampling."""
@@ -48,7 +43,7 @@ class SubqBuild:
         return made
 
     def _named(self, name: str, sources: list[NamedPath]) -> list[RasSample]:
-        records = [record for source in sources for record in self._read(source)]
+        records = [record for source in sources for record in self.reader.read(source)]
         prepared = prepare_questions(
             records, self._corpus(name, sources), self.triples, self.options.top_k
         )
@@ -69,32 +64,6 @@ class SubqBuild:
             0, steps - max(rounds - 1, 0)
         )
 
-    def _read(self, source: NamedPath) -> list[QuestionRecord]:
-        on_error = self.skipped.handler(source.name)
-        read = tqdm(read_questions(source.name, source.path, on_error), desc=source.path)
-        records = [record for record in read if self._is_new(record)]
-        limit = self.caps.get(source.path, self.options.limit)
-        if limit is not None:
-            records = first_by_hash(records, limit, self.options.seed)
-        self.taken.update(record.id for record in records)
-        self.sources.append(source_entry(source, len(records)))
-        return records
-
-    def _is_new(self, record: QuestionRecord) -> bool:
-        if record.id in self.taken:
-            self.counts["left out: same id again"] += 1
-            return False
-        if is_held_out(record, self.excluded):
-            self.counts["left out: a test question"] += 1
-            return False
-        return True
-
-    def _excluded(self) -> set[str]:
-        """Keys of test questions; a world's own test questions are among them."""
-        worlds = [Path(source.path) for source in self.options.source if source.name == "world"]
-        own = [folder / "questions_test.jsonl" for folder in worlds]
-        return held_out_keys([*self.options.exclude, *filter(Path.is_file, own)])
-
     def _corpus(self, name: str, sources: list[NamedPath]) -> list[PassageRecord] | None:
         paths = [Path(corpus.path) for corpus in self.options.corpus if corpus.name == name]
         folders = [Path(s.path) for s in sources if name == "world" and Path(s.path).is_dir()]
@@ -105,7 +74,7 @@ class SubqBuild:
         return corpus or None
 
     def _without_retrieval(self, path: Path) -> list[RasSample]:
-        records = self._read(NamedPath("contract", str(path)))
+        records = self.reader.read(NamedPath("contract", str(path)))
         samples: list[RasSample] = []
         for record in records:
             self.counts["questions"] += 1

@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from data_gen.splits import SPLITS, hash_fraction, split_of
-from models.formats.records import ConditionSample, RasSample, TriplesSample, write_records
+from models.formats.records import (
+    ConditionSample,
+    InstructionSample,
+    RasSample,
+    TriplesSample,
+    write_records,
+)
 
 logger = logging.getLogger(__name__)
-Sample = TypeVar("Sample", RasSample, TriplesSample, ConditionSample)
+Sample = TypeVar("Sample", RasSample, TriplesSample, ConditionSample, InstructionSample)
 
 
 def write_splits(
@@ -37,5 +43,5 @@ def write_splits(
     return counts
 
 
-def _id(sample: RasSample | TriplesSample | ConditionSample) -> str:
+def _id(sample: RasSample | TriplesSample | ConditionSample | InstructionSample) -> str:
     return sample.id

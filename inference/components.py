@@ -1,6 +1,6 @@
 """Checkpoint folders as what loops need of them: requests made as in training."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from models.condition_processor import ConditionProcessor
 from models.formats.history import History
 from models.formats.prompts import passage_text
 from models.formats.records import Task
+from models.instruction_tuned import InstructionTunedConfig
 from models.passage_processor import PassageProcessor
 from models.ras_processor import RasProcessor
 from models.text_to_triples_processor import TextToTriplesProcessor
@@ -43,7 +44,7 @@ class Component:
 
     @classmethod
     def open(cls, folder: str | Path, kind: str | None = None) -> "Component":
-        """Read a folder of `kind` (ras, t2t, tri_rag; None: any).
+        """Read a folder of `kind` (ras, t2t, tri_rag, helper; None: any).
 
         Raises CheckpointError with the reason.
         """
@@ -73,6 +74,22 @@ def conditions_requests(component: Component) -> RequestMaker:
     settings = ConditionExtractorConfig.from_dict(component.config)
     processor = ConditionProcessor(_tokenizer(component), settings)
     return _passage_requests(processor, EXTRACTOR_ADAPTER)
+
+
+def helper_requests(component: Component) -> Callable[[str], Request]:
+    """Requests to a helper, for prompts as its format in models/formats/ makes them.
+
+    The adapter's name is the helper's task, under which an engine is to serve it.
+    """
+    settings = InstructionTunedConfig.from_dict(component.config)
+    processor = settings.processor(_tokenizer(component))
+    sampling = Sampling(max_new_tokens=settings.max_output_tokens)
+
+    def make_request(prompt: str) -> Request:
+        input_ids = tuple(processor.encode_prompt(prompt).input_ids)
+        return Request(input_ids=input_ids, adapter=settings.task, sampling=sampling)
+
+    return make_request
 
 
 def _passage_requests(processor: PassageProcessor[Any], adapter: str) -> RequestMaker:

@@ -5,25 +5,20 @@ Any causal or encoder-decoder backbone, fully fine-tuned or with LoRA adapters
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
 from models.backbone import backbone_id, load_backbone, load_tokenizer
-from models.causal_loss import causal_loss
 from models.checkpoint import check_backbone, read_component_config, write_component
-from models.cpu_attention import use_cpu_training_attention
-from models.cpu_lora import use_cpu_lora
-from models.frozen_backbone import backbone_autocast, leave_casting_to_autocast
-from models.label_loss import IGNORE_INDEX, unwrapped
-from models.last_position import last_position
+from models.label_loss import IGNORE_INDEX
 from models.lora import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
+from models.tuned_model import TunedModel
 
 logger = logging.getLogger(__name__)
 
@@ -62,34 +57,13 @@ class TextToTriplesConfig:
         return cls(**{key: value for key, value in values.items() if key in names})
 
 
-class TextToTriples(nn.Module):
+class TextToTriples(TunedModel):
     """A backbone that is trained to write triples; use `build_text_to_triples` to make one."""
-
-    # transformers.Trainer then hands num_items_in_batch to forward.
-    accepts_loss_kwargs = True
-    supports_gradient_checkpointing = True
 
     def __init__(self, model: nn.Module, config: TextToTriplesConfig, identity: str) -> None:
         """Wrap a backbone (PEFT-wrapped where lora_rank > 0) of the given `backbone_id`."""
-        super().__init__()
-        self.model = model
+        super().__init__(model, identity, has_adapter=config.lora_rank > 0)
         self.settings = config
-        self.identity = identity
-        self.is_encoder_decoder = bool(self.config.is_encoder_decoder)
-        if self.settings.lora_rank > 0 and self.backbone.dtype != torch.float32:
-            leave_casting_to_autocast(model)
-            use_cpu_lora(model)
-        use_cpu_training_attention(self.backbone)
-
-    @property
-    def config(self) -> Any:
-        """The backbone's configuration, where transformers looks for it."""
-        return self.backbone.config
-
-    @property
-    def backbone(self) -> PreTrainedModel:
-        """The language model itself, adapters inside."""
-        return unwrapped(self.model)
 
     def forward(
         self,
@@ -110,37 +84,14 @@ class TextToTriples(nn.Module):
             `loss`; `logits` of the label positions alone [L, vocabulary] for a causal model,
             [B, target length, vocabulary] for an encoder-decoder one.
         """
-        if self.is_encoder_decoder:
-            output = self.model(input_ids=input_ids, attention_mask=attention_mask, labels=labels)
-            loss = output.loss
-            if num_items_in_batch is not None:
-                # These models average over the batch's own labels, whatever the step holds.
-                loss = loss * (labels != IGNORE_INDEX).sum() / num_items_in_batch
-            return CausalLMOutput(loss=loss, logits=output.logits)
-        return causal_loss(
-            self.model, attention_mask, labels, num_items_in_batch, input_ids=input_ids
-        )
-
-    def generate(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Tensor:
-        """Generate with the backbone's own `generate`; prompts of a causal model pad left."""
-        generate: Callable[..., Tensor] = self.backbone.generate  # type: ignore[assignment,operator]
         if not self.is_encoder_decoder:
-            options.setdefault("logits_to_keep", last_position(input_ids.device))
-        with backbone_autocast(self.backbone):
-            return generate(input_ids=input_ids, attention_mask=attention_mask, **options)
-
-    def gradient_checkpointing_enable(
-        self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
-    ) -> None:
-        """Recompute activations in the backward pass; adapters on frozen weights included."""
-        options = gradient_checkpointing_kwargs or {"use_reentrant": False}
-        self.backbone.gradient_checkpointing_enable(options)
-        if self.settings.lora_rank > 0 and options.get("use_reentrant", True):
-            self.backbone.enable_input_require_grads()
-
-    def gradient_checkpointing_disable(self) -> None:
-        """Keep activations again."""
-        self.backbone.gradient_checkpointing_disable()
+            return super().forward(input_ids, attention_mask, labels, num_items_in_batch)
+        output = self.model(input_ids=input_ids, attention_mask=attention_mask, labels=labels)
+        loss = output.loss
+        if num_items_in_batch is not None:
+            # These models average over the batch's own labels, whatever the step holds.
+            loss = loss * (labels != IGNORE_INDEX).sum() / num_items_in_batch
+        return CausalLMOutput(loss=loss, logits=output.logits)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a component folder: adapters alone, or the whole model where all of it trained.

@@ -9,6 +9,7 @@ from models.condition_extractor_config import ConditionExtractorConfig
 from models.graph_encoder import GraphEncoderConfig
 from models.graph_llm import GraphLLM
 from models.graph_llm_config import GraphLLMConfig
+from models.instruction_tuned import InstructionTunedConfig, build_instruction_tuned
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
 from tests.tiny import tiny_backbone, tiny_llama, tiny_tokenizer
 
@@ -80,5 +81,18 @@ def t2t_component(
     model = build_text_to_triples(settings)
     if stirred:
         stir(model, stirred, only="lora_B")
+    model.save_pretrained(folder)
+    return folder
+
+
+def helper_component(
+    folder: Path, backbone: Path, task: str = "decompose", stirred: float = 0.3
+) -> Path:
+    """Write a helper whose adapter is set apart by `stirred`."""
+    settings = InstructionTunedConfig(
+        str(backbone), task, lora_rank=4, max_input_tokens=300, max_output_tokens=20
+    )
+    model = build_instruction_tuned(settings)
+    stir(model, stirred, only="lora_B")
     model.save_pretrained(folder)
     return folder

@@ -12,6 +12,7 @@ from data_gen.sources import (
     hotpotqa,
     instructions,
     musique,
+    subquestions,
     tekgen,
     twowiki,
     webnlg,
@@ -37,7 +38,7 @@ _TRIPLES: dict[str, Callable[[Row], TriplesSample]] = {
     "world": contract_triples.convert,
     "contract": contract_triples.convert,
 }
-QUESTION_SOURCES = tuple(_QUESTIONS)
+QUESTION_SOURCES = ("subquestions", *_QUESTIONS)
 TRIPLE_SOURCES = ("webnlg", *_TRIPLES)
 
 
@@ -52,6 +53,8 @@ def read_questions(
     `on_error` the record is handed to it as that error and skipped.
     """
     _check_name(name, QUESTION_SOURCES)
+    if name == "subquestions":
+        return subquestions.read(path, on_error)
     pattern = "questions_*.jsonl" if name == "world" else None
     return convert_rows(_open_rows(path, pattern, on_error), _QUESTIONS[name], on_error)
 

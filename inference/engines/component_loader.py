@@ -20,6 +20,8 @@ from models.condition_processor import ConditionProcessor
 from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import load_graph_encoder
 from models.graph_llm_config import GraphLLMConfig
+from models.instruction_tuned import COMPONENT as HELPER
+from models.instruction_tuned import InstructionTunedConfig
 from models.sentence_encoder import load_sentence_encoder
 from models.text_table import TextFeatures
 from models.text_to_triples import COMPONENT as TEXT_TO_TRIPLES
@@ -74,9 +76,11 @@ class ComponentLoader(ABC, Generic[ServedT]):
             return self._load_text_to_triples(name, folder, config)
         if component == TRI_RAG:
             return self._load_condition_extractor(name, folder, config)
+        if component == HELPER:
+            return self._load_helper(name, folder, config)
         raise NotACheckpointError(
-            f"{folder}: this engine serves the components '{RAS}', '{TEXT_TO_TRIPLES}' and "
-            f"'{TRI_RAG}', and this folder holds '{component}'"
+            f"{folder}: this engine serves the components '{RAS}', '{TEXT_TO_TRIPLES}', "
+            f"'{TRI_RAG}' and '{HELPER}', and this folder holds '{component}'"
         )
 
     def _load_ras(self, name: str, folder: Path, config: Mapping[str, Any]) -> ServedT:
@@ -118,6 +122,12 @@ class ComponentLoader(ABC, Generic[ServedT]):
         served.processor = ConditionProcessor(self.tokenizer, settings)
         return served
 
+    def _load_helper(self, name: str, folder: Path, config: Mapping[str, Any]) -> ServedT:
+        check_backbone(config, self.identity, folder)
+        served = self.adapted(name, folder)
+        served.processor = InstructionTunedConfig.from_dict(config).processor(self.tokenizer)
+        return served
+
     def _text_features(self, encoder: str) -> TextFeatures:
         if encoder not in self._features:
             self._features[encoder] = TextFeatures(load_sentence_encoder(encoder))
@@ -132,12 +142,12 @@ def own_tokenizer(folder: Path, settings: TextToTriplesConfig) -> PreTrainedToke
 
 
 def first_backbone(folders: Mapping[str, Path]) -> str:
-    """The backbone that adapters name, a causal one's before a text-to-triples model's own.
+    """The backbone that adapters name, a shared one's before a text-to-triples model's own.
 
     Raises InvalidRequestError without an adapter.
     """
     if not folders:
         raise InvalidRequestError("an engine needs a backbone, or an adapter that names one")
     configs = [read_component_config(folder) for folder in folders.values()]
-    configs.sort(key=lambda config: config.get("component") not in (RAS, TRI_RAG))
+    configs.sort(key=lambda config: config.get("component") == TEXT_TO_TRIPLES)
     return str(configs[0]["backbone"])

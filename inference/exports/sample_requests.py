@@ -3,16 +3,19 @@
 from inference.components import (
     Component,
     conditions_requests,
+    helper_requests,
     reader_inputs,
     triples_requests,
 )
 from inference.engines.contract import Request, Sampling
 from inference.retrieval.passages import Passage
 from models.condition_extractor import COMPONENT as TRI_RAG
+from models.formats.decomposer import decompose_prompt
 from models.formats.history import History, HistoryStep
 from models.formats.records import Task
 from models.formats.triples import Triple
 from models.graph_llm import COMPONENT as RAS
+from models.instruction_tuned import COMPONENT as HELPER
 
 PASSAGES = (
     Passage("1", "Ada Brandt", "Ada Brandt (3 May 1921 - 1990) was a Danish film director."),
@@ -27,7 +30,11 @@ STEPS = (
 
 
 def sample_requests(component: Component) -> list[Request]:
-    """Passages for an extractor; plans and answers of growing histories for RAS."""
+    """Passages for an extractor, questions for a helper, plans and answers of growing histories
+    for RAS."""
+    if component.config["component"] == HELPER:
+        ask = helper_requests(component)
+        return [ask(decompose_prompt(text)) for text in (QUESTION, *(p.text for p in PASSAGES))]
     if component.config["component"] != RAS:
         is_tri_rag = component.config["component"] == TRI_RAG
         make = conditions_requests(component) if is_tri_rag else triples_requests(component)

@@ -21,6 +21,8 @@ from models.condition_extractor import ConditionExtractor
 from models.graph import GraphBatch
 from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import GraphLLM, load_graph_encoder
+from models.instruction_tuned import COMPONENT as HELPER
+from models.instruction_tuned import InstructionTuned
 from models.lora import ADAPTER_WEIGHTS
 from models.prefix_tuning import PROMPT_EMBEDDINGS
 from models.sentence_encoder import load_sentence_encoder
@@ -28,7 +30,7 @@ from models.text_table import TextFeatures
 from models.text_to_triples import TextToTriples
 
 NEW_TOKENS = 32
-Source = GraphLLM | TextToTriples | ConditionExtractor
+Source = GraphLLM | TextToTriples | ConditionExtractor | InstructionTuned
 Inputs = dict[str, Tensor]
 
 
@@ -67,7 +69,11 @@ def verify_export(component: Component, target: Target, out: Path) -> Verified:
 
 
 def _source(component: Component) -> Source:
-    kinds: dict[str, type[Source]] = {RAS: GraphLLM, TRI_RAG: ConditionExtractor}
+    kinds: dict[str, type[Source]] = {
+        RAS: GraphLLM,
+        TRI_RAG: ConditionExtractor,
+        HELPER: InstructionTuned,
+    }
     kind = kinds.get(component.config["component"], TextToTriples)
     return kind.from_pretrained(component.folder, dtype="float32")
 

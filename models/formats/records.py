@@ -21,6 +21,7 @@ from models.formats.triples import Triple
 
 logger = logging.getLogger(__name__)
 Task = Literal["plan", "answer"]
+HelperTask = Literal["subquery", "decompose", "resolve", "judge_gap", "topic"]
 
 
 class Record(Protocol):
@@ -224,6 +225,40 @@ class ConditionSample:
             if not values[name].strip():
                 raise reader.fail(name, "empty", "Write text; only 'proof' may be empty")
         return cls(**values, proof=reader.text("proof", ""))
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object of the contract."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class InstructionSample:
+    """A helper's prompt and what it is to write; `id` is `<source id>/<task>/<k>`."""
+
+    tasks: ClassVar[tuple[str, ...]] = get_args(HelperTask)
+
+    id: str
+    task: HelperTask
+    prompt: str
+    label: str
+
+    @property
+    def source_id(self) -> str:
+        """The id of the question or entity that the sample was made from."""
+        return self.id.rsplit(f"/{self.task}/", 1)[0]
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        """Read one sample. Raises RecordError on an unknown task, a blank prompt or label."""
+        reader = FieldReader(record, where)
+        task = reader.text("task")
+        if task not in cls.tasks:
+            raise reader.fail("task", f"is {task!r}", f"Write one of {', '.join(cls.tasks)}")
+        values = {name: reader.text(name) for name in ("prompt", "label")}
+        for name, value in values.items():
+            if not value.strip():
+                raise reader.fail(name, "is blank", f"Write a text in '{name}'")
+        return cls(reader.text("id"), task, **values)  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object of the contract."""

@@ -1,20 +1,12 @@
-"""One sub-question a document: what a model that writes them reads, and how its text is read."""
+"""One sub-query a document: what a model that writes them reads, and how its text is read."""
 
 import re
 from dataclasses import dataclass
 
 from models.formats.history import one_line
+from models.formats.plan import strip_tags
 from models.formats.prompts import passage_text
 
-SUBQUERY_WRITER_INSTRUCTION = """\
-Write one question that the document answers and that helps to answer the main question. \
-Do not ask again what was asked before."""
-"""RAS Fig. 8 in two sentences, for a model that is trained to follow them."""
-
-_DOCUMENT = "Document: "
-_ASKED = "Asked before: "
-_NOTHING = "(nothing)"
-_QUESTION = "Main question: "
 _LABEL = re.compile(
     r"^(?:(?:sub-?\s?(?:query|question)|query|question|output|answer)(?:\s*\d+)?"
     r"|(?:sure|certainly|of course|here)\b[^\n:?]{0,60})\s*:\s*",
@@ -26,7 +18,7 @@ _QUOTES = ('"', "“", "”", "'", "`", "*")
 
 @dataclass(frozen=True)
 class SubqueryInput:
-    """What a sub-question is written from: a document (title, text) and what was asked before."""
+    """What a sub-query is written from: a document (title, text) and what was asked before."""
 
     question: str
     title: str
@@ -35,18 +27,17 @@ class SubqueryInput:
 
 
 def subquery_writer_prompt(given: SubqueryInput) -> str:
-    """The prompt of a trained writer (RAS App. C.2); ends in a line break, the question follows.
+    """The prompt of a trained writer (RAS App. C.2, Fig. 8, for a small model).
 
-    Training data and callers make it here, so that a model is served what it was trained on. The
-    document stands first: of several questions about one document a server computes it once.
+    Ends in a line break, the sub-query follows. Training data and callers make it here, so that a
+    model is served what it was trained on. The document stands first: of several questions about
+    one document a server computes it once.
     """
-    asked = " ".join(map(one_line, given.earlier)) or _NOTHING
     lines = [
-        SUBQUERY_WRITER_INSTRUCTION,
-        f"{_DOCUMENT}{passage_text(given.title, given.text)}",
-        f"{_QUESTION}{one_line(given.question)}",
-        f"{_ASKED}{asked}",
-        "Question:",
+        f"Document: {passage_text(given.title, given.text)}",
+        f"Question: {one_line(given.question)}",
+        *(f"Asked: {one_line(subquery)}" for subquery in given.earlier),
+        "Sub-query:",
     ]
     return "\n".join(lines) + "\n"
 
@@ -62,3 +53,14 @@ def read_subquery(text: str) -> str:
         if len(found) > 1 and found.startswith(_QUOTES) and found.endswith(_QUOTES):
             found = found[1:-1].strip()
     return found
+
+
+def parse_subquery(text: str) -> str | None:
+    """The sub-query that a model wrote: its first line with text, plan tags left out.
+
+    None where nothing is left; never raises.
+    """
+    for line in text.splitlines():
+        if subquery := read_subquery(strip_tags(line)):
+            return subquery
+    return None

@@ -264,6 +264,8 @@ SHARED = [
     ("musique", "extra/musique_decompositions", 2217, 0),
     # 2,703 of these decompositions come without the question's answer.
     ("contract", "extra/subquestions", 4128, 2703),
+    # Of the decompositions these are question trees.
+    ("subquestions", "extra/subquestions", 1406, 0),
 ]
 
 

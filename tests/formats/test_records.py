@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from models.formats.history import HistoryStep
 from models.formats.records import (
     DecompositionStep,
+    InstructionSample,
     PassageRecord,
     QuestionRecord,
     RasSample,
@@ -47,12 +48,18 @@ RECORDS = (
     | SAMPLES
     | st.builds(PassageRecord, TEXT, TEXT, TEXT)
     | st.builds(TriplesSample, TEXT, TEXT, TRIPLES)
+    | st.builds(
+        InstructionSample,
+        TEXT,
+        st.sampled_from(InstructionSample.tasks),
+        *[TEXT.filter(str.strip)] * 2,
+    )
 )
 
 
 @given(RECORDS)
 def test_round_trip_through_json(
-    record: QuestionRecord | RasSample | PassageRecord | TriplesSample,
+    record: QuestionRecord | RasSample | PassageRecord | TriplesSample | InstructionSample,
 ) -> None:
     text = json.dumps(record.to_json())
     assert type(record).from_json(json.loads(text)) == record
@@ -102,6 +109,20 @@ def test_broken_lines_can_be_skipped_and_counted(tmp_path: Path) -> None:
 def test_unknown_task_is_refused() -> None:
     with pytest.raises(RecordError, match="Write 'plan' or 'answer'"):
         RasSample.from_json({"id": "a", "task": "guess", "question": "q", "label": "x"})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"task": "guess"}, "Write one of subquery, decompose"),
+        ({"label": " "}, "'label': is blank"),
+    ],
+)
+def test_a_broken_instruction_sample_is_named(change: dict[str, str], said: str) -> None:
+    record = {"id": "q/1/decompose/0", "task": "decompose", "prompt": "p", "label": "l"}
+    assert InstructionSample.from_json(record).source_id == "q/1"
+    with pytest.raises(RecordError, match=said):
+        InstructionSample.from_json({**record, **change})
 
 
 @pytest.mark.parametrize("sample_id", ["q/1/plan/2", "q/1/answer"])

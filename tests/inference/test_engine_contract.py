@@ -20,10 +20,16 @@ from inference.engines.errors import (
 )
 from inference.engines.transformers import TransformersEngine
 from models.formats.triples import Triple
-from tests.components import ras_component, stirred_backbone, t2t_component, tri_rag_component
+from tests.components import (
+    helper_component,
+    ras_component,
+    stirred_backbone,
+    t2t_component,
+    tri_rag_component,
+)
 
 TRIPLES = (Triple("Ada", "knows", "Ben"), Triple("Ben", "born in", "Rome"))
-PROMPTABLE = (None, "ras", "t2t", "lora")
+PROMPTABLE = (None, "ras", "t2t", "lora", "decompose")
 # vLLM's attention on a CPU has no kernel for smaller heads than this width gives.
 HIDDEN_SIZE = 128
 KINDS = [
@@ -59,6 +65,7 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> Components:
         "soft": tri_rag_component(folder / "soft", backbone, "soft_prompt"),
         "prefix": tri_rag_component(folder / "prefix", backbone, "prefix_tuning"),
         "lora": tri_rag_component(folder / "lora", backbone, "lora"),
+        "decompose": helper_component(folder / "helper", backbone),
     }
     return Components(str(backbone), adapters)
 
@@ -99,7 +106,7 @@ def mixed_requests(count: int = 64) -> list[Request]:
     """Every kind of request, of many lengths, in no order."""
     requests = []
     for number in range(count):
-        adapter = (None, "ras", "t2t", "soft", "prefix", "lora")[number % 6]
+        adapter = (None, "ras", "t2t", "soft", "prefix", "lora", "decompose")[number % 7]
         graphs = (TRIPLES[: 1 + number % 2], TRIPLES)[: number % 3] if adapter == "ras" else None
         sampling = Sampling(4 + number % 13, logprobs=True)
         # The same few texts under every adapter, so that a cache has something to mix up.

@@ -19,7 +19,13 @@ from inference.retrieval.passages import Passage
 from models.formats.prompts import passage_text, triples_prompt
 from models.lora import ADAPTER_WEIGHTS
 from models.manifest import MANIFEST_FILE
-from tests.components import ras_component, stirred_backbone, t2t_component, tri_rag_component
+from tests.components import (
+    helper_component,
+    ras_component,
+    stirred_backbone,
+    t2t_component,
+    tri_rag_component,
+)
 from tests.run_main import run_main
 
 CASES: list[tuple[str, Target]] = [
@@ -32,6 +38,8 @@ CASES: list[tuple[str, Target]] = [
     ("prefix_tuning", "prefix"),
     ("lora", "hf"),
     ("lora", "peft"),
+    ("helper", "hf"),
+    ("helper", "peft"),
 ]
 
 
@@ -43,6 +51,7 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Component]
     folders = {
         "t2t": t2t_component(folder / "t2t", backbone, stirred=0.5),
         "ras": ras_component(folder / "ras", backbone, stirred=0.5),
+        "helper": helper_component(folder / "helper", backbone, stirred=0.5),
     }
     for adaptation in ("soft_prompt", "prefix_tuning", "lora", "pretrained"):
         folders[adaptation] = tri_rag_component(folder / adaptation, backbone, adaptation)

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from models.formats.history import HistoryStep
-from models.formats.records import ConditionSample, RasSample, TriplesSample, write_records
+from models.formats.records import (
+    ConditionSample,
+    InstructionSample,
+    RasSample,
+    TriplesSample,
+    write_records,
+)
 from models.formats.triples import Triple
 from tests.tiny import tiny_backbone
 
@@ -46,6 +52,23 @@ def conditions_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if i % 2:
             claim = f"Ada{i} lives in City{i}."
             samples.append(ConditionSample(f"c{i}/1", text, f"Ada{i}; residence", "", claim))
+    write_records(path, samples)
+    return path
+
+
+@pytest.fixture(scope="session")
+def helper_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six decompositions of different lengths."""
+    path = tmp_path_factory.mktemp("data") / "decompose.jsonl"
+    samples = [
+        InstructionSample(
+            f"q{i}/decompose/0",
+            "decompose",
+            f"Question: Who directed Film{'m' * i}?\nTriplets:\n",
+            f"Film{'m' * i} | director | ?",
+        )
+        for i in range(6)
+    ]
     write_records(path, samples)
     return path
 

@@ -12,6 +12,7 @@ from safetensors import safe_open
 from models.backbone import load_backbone
 from models.condition_extractor import ConditionExtractor
 from models.graph_llm import GraphLLM
+from models.instruction_tuned import InstructionTuned
 from models.text_to_triples import TextToTriples
 from tests.training.conftest import ROOT, Run
 
@@ -20,6 +21,7 @@ TINY = {
     "train_t2t.py": "t2t_tiny.yaml",
     "train_ras.py": "ras_tiny.yaml",
     "train_tri_rag.py": "tri_rag_tiny.yaml",
+    "train_helper.py": "helper_tiny.yaml",
 }
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -98,6 +100,27 @@ def test_tri_rag_trains_saves_and_resumes(
         "train_tri_rag.py", conditions_file, backbone, *steps, "train.resume=out/checkpoint-2"
     )
     resumed = run_script("train_tri_rag.py", *more, cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert last_json(resumed.stdout)["eval_loss"] == pytest.approx(figures["eval_loss"], abs=1e-6)
+
+
+def test_a_helper_trains_saves_and_resumes(
+    run_script: Run, helper_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    steps = ("train.max_steps=4", "train.save_steps=2", "validation.samples=2")
+    given = arguments("train_helper.py", helper_file, backbone, *steps)
+    done = run_script("train_helper.py", *given, cwd=tmp_path, launch=(*LAUNCH, "--cpu"))
+    assert done.returncode == 0, done.stderr
+    assert "⟦Film" in done.stdout
+    figures = last_json(done.stdout)
+    assert figures["steps"] == 4
+    assert {"eval_exact_match", "eval_token_f1", "eval_triplet_f1"} <= figures.keys()
+    check_holds_no_frozen_weight(tmp_path / "out", backbone)
+    assert InstructionTuned.from_pretrained(tmp_path / "out").settings.task == "decompose"
+    more = arguments(
+        "train_helper.py", helper_file, backbone, *steps, "train.resume=out/checkpoint-2"
+    )
+    resumed = run_script("train_helper.py", *more, cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert last_json(resumed.stdout)["eval_loss"] == pytest.approx(figures["eval_loss"], abs=1e-6)
 

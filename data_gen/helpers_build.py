@@ -1,0 +1,117 @@
+"""A helper's samples out of all sources of one build."""
+
+import argparse
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from data_gen.gap_samples import judge_gap_samples
+from data_gen.held_out import wording
+from data_gen.helper_material import Material, SampleMaker, SampleOptions
+from data_gen.passage_finder import PassageFinder
+from data_gen.passage_triples import PassageTriples
+from data_gen.question_reader import QuestionReader
+from data_gen.resolver_samples import resolve_samples
+from data_gen.solving_steps import solving_steps
+from data_gen.source_args import NamedPath, source_entry
+from data_gen.splits import hash_fraction
+from data_gen.subq_sources import load_corpus, world_triples
+from data_gen.subquery_samples import decompose_samples, subquery_samples
+from data_gen.topic_samples import topic_samples
+from models.formats.records import HelperTask, InstructionSample, PassageRecord, QuestionRecord
+
+QUESTION_TASKS: dict[HelperTask, SampleMaker] = {
+    "subquery": subquery_samples,
+    "decompose": decompose_samples,
+    "resolve": resolve_samples,
+    "judge_gap": judge_gap_samples,
+}
+
+
+class HelpersBuild:
+    """Makes the samples of one task and counts what happened on the way."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.counts: Counter[str] = Counter()
+        self.reader = QuestionReader(options, self.counts)
+        self.triples = PassageTriples()
+        self._wordings: set[str] = set()
+        self.corpora = self._corpora()
+        self.finder = PassageFinder([p for corpus in self.corpora.values() for p in corpus])
+
+    def samples(self) -> list[InstructionSample]:
+        """All samples, source by source. Raises ValueError for a task that a source has not."""
+        if self.options.task == "topic":
+            return [sample for source in self.options.source for sample in self._topics(source)]
+        by_name: dict[str, list[NamedPath]] = defaultdict(list)
+        for source in self.options.source:
+            by_name[source.name].append(source)
+        return [s for name, sources in by_name.items() for s in self._named(name, sources)]
+
+    def _named(self, name: str, sources: list[NamedPath]) -> Iterator[InstructionSample]:
+        read = [record for source in sources for record in self.reader.read(source)]
+        records = [record for record in read if self._asks_anew(record)]
+        material = self._material(name)
+        if self.options.task in ("resolve", "judge_gap"):
+            for record in records:
+                self.triples.annotate(solving_steps(record, material.by_title))
+        make = QUESTION_TASKS[self.options.task]
+        for record in tqdm(records, desc=name, unit="question"):
+            made = list(make(record, material))
+            self.counts[f"questions of {name}"] += bool(made)
+            yield from made
+
+    def _asks_anew(self, record: QuestionRecord) -> bool:
+        """Whether no source had the question: under two ids it could come into two splits."""
+        asked = wording(record)
+        if asked in self._wordings:
+            self.counts["left out: the same question again"] += 1
+            return False
+        self._wordings.add(asked)
+        return True
+
+    def _material(self, name: str) -> Material:
+        options = self.options
+        by_title: dict[str, PassageRecord] = {}
+        for passage in self.corpora.get(name, []):
+            by_title.setdefault(passage.title, passage)
+        chosen = SampleOptions(
+            passages=options.passages,
+            nothing_rate=options.nothing_rate,
+            propositions_rate=options.propositions_rate,
+            distractors=options.distractors,
+            seed=options.seed,
+        )
+        return Material(by_title, self.finder, self.triples, chosen, self.counts)
+
+    def _corpora(self) -> dict[str, list[PassageRecord]]:
+        """Passages by source; a world brings its own, with their triples."""
+        corpora: dict[str, list[PassageRecord]] = defaultdict(list)
+        for corpus in self.options.corpus:
+            corpora[corpus.name] += load_corpus(corpus.path)
+        for source in self.options.source:
+            folder = Path(source.path)
+            if source.name == "world" and folder.is_dir():
+                passages = load_corpus(folder / "corpus.jsonl")
+                world_triples(folder, passages, self.triples)
+                corpora["world"] += passages
+        return corpora
+
+    def _topics(self, source: NamedPath) -> Iterator[InstructionSample]:
+        if source.name != "world" or not Path(source.path).is_dir():
+            raise ValueError(
+                f"--source {source.name}={source.path}: only a world says what its entities are. "
+                "Give the folder that build_world.py wrote"
+            )
+        samples = list(topic_samples(Path(source.path)))
+        entities = sorted({sample.source_id for sample in samples}, key=self._drawn)
+        kept = set(entities[: self.options.limit])
+        self.reader.sources.append(source_entry(source, len(kept)))
+        self.counts["entities"] += len(kept)
+        yield from (sample for sample in samples if sample.source_id in kept)
+
+    def _drawn(self, source_id: str) -> float:
+        return hash_fraction(f"cap/{source_id}", self.options.seed)

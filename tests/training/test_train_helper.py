@@ -1,0 +1,112 @@
+"""The helpers' recipe: one task a run, what it refuses, and the figures of each task."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from models.formats.records import HelperTask, InstructionSample, write_records
+from models.instruction_tuned import InstructionTuned
+from tests.training.conftest import ROOT
+from training.config import ConfigError, load_config
+from training.settings import T2TSettings
+from training.setup import Recipe
+from training.train_helper import prepare
+from training.validation_helper import score_helper
+
+
+def recipe(data: Path, backbone: Path, out: Path, *changes: str) -> Recipe:
+    overrides = [f"data.train={data}", f"model.backbone={backbone}", f"output_dir={out}", *changes]
+    config = ROOT / "configs" / "helper_tiny.yaml"
+    return prepare(load_config(T2TSettings, config, overrides))
+
+
+def test_the_task_is_that_of_the_data(helper_file: Path, backbone: Path, tmp_path: Path) -> None:
+    made = recipe(helper_file, backbone, tmp_path, "model.max_output_tokens=60")
+    assert isinstance(made.module, InstructionTuned)
+    assert made.module.settings.task == "decompose"
+    assert made.module.settings.max_output_tokens == 60
+    sample = made.train[0]
+    label = made.tokenizer.decode(sample.input_ids[sample.labels_start :], skip_special_tokens=True)
+    assert label == made.train.records[0].label
+
+
+def test_samples_of_two_tasks_are_refused_by_name(
+    helper_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    write_records(tmp_path / "dev.jsonl", [InstructionSample("e/topic/0", "topic", "p", "a | b")])
+    with pytest.raises(ConfigError, match=r"decompose \(q0/decompose/0\), topic \(e/topic/0\)"):
+        recipe(helper_file, backbone, tmp_path, f"data.dev={tmp_path / 'dev.jsonl'}")
+
+
+def test_all_weights_do_not_train(helper_file: Path, backbone: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a rank of 1 or more"):
+        recipe(helper_file, backbone, tmp_path, "model.lora.rank=0")
+
+
+def test_a_helper_may_begin_where_one_of_another_task_ended(
+    helper_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    first = recipe(helper_file, backbone, tmp_path)
+    first.module.save_pretrained(tmp_path / "first")  # type: ignore[operator]
+    write_records(tmp_path / "topic.jsonl", [InstructionSample("e/topic/0", "topic", "p", "a | b")])
+    start = f"model.start_from={tmp_path / 'first'}"
+    later = recipe(tmp_path / "topic.jsonl", backbone, tmp_path, start, "model.max_input_tokens=99")
+    assert later.module.settings.task == "topic"
+    assert later.module.settings.max_input_tokens == 99
+    with pytest.raises(ConfigError, match="lora_rank is 16 there and 8 here"):
+        recipe(tmp_path / "topic.jsonl", backbone, tmp_path, start, "model.lora.rank=8")
+
+
+def scores(task: HelperTask, labels: Sequence[str], outputs: Sequence[str]) -> dict[str, float]:
+    samples = [
+        InstructionSample(f"q{i}/{task}/0", task, "p", label) for i, label in enumerate(labels)
+    ]
+    return score_helper(outputs, samples)
+
+
+def test_every_label_scores_full_marks() -> None:
+    labels: dict[HelperTask, list[str]] = {
+        "subquery": ["Who directed Dawn?", "When was Ana born?"],
+        "decompose": ["Dawn | director | ?a\n?a | born on | ?", "Dusk | director | ?"],
+        "resolve": ["Dawn | director | Ana Lis", "nothing"],
+        "judge_gap": ["Dawn | director | ?", "enough"],
+        "topic": ["Cinema | Film", "Biography | Person"],
+    }
+    for task, wanted in labels.items():
+        figures = scores(task, wanted, wanted)
+        counted = {"unreadable", "malformed_triplets"}
+        assert {name for name, value in figures.items() if value != 1.0} <= counted, task
+        assert not any(figures.get(name, 0.0) for name in counted)
+
+
+def test_decompositions_are_scored_by_their_triplets() -> None:
+    label = "Dawn | director | ?a\n?a | born on | ?"
+    renamed = scores("decompose", [label], ["?x | born on | ?\nDawn | Director | ?x"])
+    assert renamed["triplet_f1"] == 1.0 and renamed["exact_match"] == 0.0
+    unlinked = scores("decompose", [label], ["Dawn | director | ?a\n?b | born on | ?"])
+    assert unlinked["triplet_f1"] == 0.5
+    cut = scores("decompose", [label], ["Dawn | director | ?a\n?a | born"])
+    assert (cut["triplet_recall"], cut["malformed_triplets"]) == (0.5, 1.0)
+
+
+def test_judgements_are_scored_by_enough_or_not() -> None:
+    labels = ["enough", "enough", "Dawn | director | ?", "Dusk | director | ?"]
+    outputs = ["Enough.", "A | b | ?", "Dawn | released | ?", "I cannot say"]
+    figures = scores("judge_gap", labels, outputs)
+    assert figures["enough_accuracy"] == 0.5 and figures["unreadable"] == 1.0
+    assert figures["triplet_f1"] == 0.0
+
+
+def test_resolutions_are_scored_by_told_or_not_and_by_value() -> None:
+    labels = ["Dawn | director | Ana Lis", "Dusk | director | Bo", "nothing"]
+    figures = scores("resolve", labels, ["Dawn | director | Ana Lis", "nothing", "x | y | z"])
+    assert figures["told_accuracy"] == pytest.approx(1 / 3)
+    assert figures["filled_exact_match"] == 1.0
+
+
+def test_topics_are_scored_level_by_level() -> None:
+    labels = ["Cinema | Film", "Biography | Person", "Music | Song"]
+    figures = scores("topic", labels, ["Cinema | Novel", "Person", "Music | Song"])
+    assert figures["topic_accuracy"] == pytest.approx(2 / 3)
+    assert figures["subtopic_accuracy"] == pytest.approx(1 / 3)

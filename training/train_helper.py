@@ -1,0 +1,146 @@
+"""Trains a helper: a small adapter for one job, on prompts and labels that a builder made.
+
+accelerate launch training/train_helper.py --config configs/helper_smollm2.yaml [key=value ...]
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from accelerate import Accelerator
+
+from models.backbone import load_tokenizer
+from models.formats.records import HelperTask, InstructionSample
+from models.instruction_processor import InstructionProcessor
+from models.instruction_tuned import (
+    InstructionTuned,
+    InstructionTunedConfig,
+    build_instruction_tuned,
+)
+from training.checkpoints import resume_folder
+from training.collators import Collator
+from training.config import ConfigError
+from training.passage_samples import encode_passages, generate_about
+from training.samples import SampleSet, choose, read_samples
+from training.settings import T2TSettings
+from training.setup import Recipe, Validator, lora_targets, run_command
+from training.start_from import check_same_shapes
+from training.validation import validation_loss
+from training.validation_helper import score_helper
+
+
+def main() -> None:
+    """Run the command."""
+    run_command("train_helper.py", str(__doc__), T2TSettings, prepare)
+
+
+def prepare(settings: T2TSettings) -> Recipe:
+    """Read and encode the data, build the helper or load the one to go on from."""
+    resume = resume_folder(settings.train.resume, settings.output_dir)
+    tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
+    train_records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
+    dev_records, _ = _read(settings, settings.data.dev, settings.data.max_dev_samples)
+    config = model_config(settings, only_task([*train_records, *dev_records]))
+    processor = config.processor(tokenizer)
+    train = encode_passages(settings, processor.encode_sample, train_records, bad)
+    dev = encode_passages(settings, processor.encode_sample, dev_records) if dev_records else None
+    module = load_module(settings, config, resume)
+    collate = Collator(int(tokenizer.pad_token_id))
+    validate = _validator(settings, module, processor, collate, dev) if dev else None
+    return Recipe(settings, module, tokenizer, train, collate, validate, resume)
+
+
+def only_task(records: Sequence[InstructionSample]) -> HelperTask:
+    """The task that all records are for.
+
+    Raises:
+        ConfigError: samples of several tasks, with one sample of each.
+    """
+    first = {record.task: record.id for record in reversed(records)}
+    if len(first) > 1:
+        listed = ", ".join(f"{task} ({sample_id})" for task, sample_id in sorted(first.items()))
+        raise ConfigError(
+            f"data.train and data.dev hold samples of {len(first)} tasks: {listed}. A helper has "
+            "one: build a set for each"
+        )
+    return next(iter(first))
+
+
+def model_config(settings: T2TSettings, task: HelperTask) -> InstructionTunedConfig:
+    """The recipe's helper in the words of models/."""
+    model = settings.model
+    return InstructionTunedConfig(
+        backbone=model.backbone,
+        task=task,
+        backbone_revision=model.revision,
+        lora_rank=model.lora.rank,
+        lora_alpha=model.lora.alpha,
+        lora_dropout=model.lora.dropout,
+        lora_targets=lora_targets(model.lora.targets),
+        max_input_tokens=model.max_input_tokens,
+        max_output_tokens=model.max_output_tokens,
+    )
+
+
+def load_module(
+    settings: T2TSettings, config: InstructionTunedConfig, resume: Path | None
+) -> InstructionTuned:
+    """The recipe's helper: with a checkpoint's weights, another helper's, or untrained.
+
+    Raises:
+        ConfigError: a backbone or a rank that no adapter can be made for.
+    """
+    model = settings.model
+    dtype = model.dtype.value
+    if resume:
+        return InstructionTuned.from_pretrained(resume, dtype=dtype, is_trainable=True)
+    if not model.start_from:
+        try:
+            return build_instruction_tuned(config, dtype)
+        except ValueError as error:
+            raise ConfigError(f"model: {error}") from error
+    module = InstructionTuned.from_pretrained(model.start_from, dtype=dtype, is_trainable=True)
+    # A helper may begin where one of another task ended.
+    check_same_shapes(model.start_from, replace(module.settings, task=config.task), config)
+    # The rest, dropout and revision too, is what the component was loaded with.
+    module.settings = replace(
+        module.settings,
+        task=config.task,
+        max_input_tokens=config.max_input_tokens,
+        max_output_tokens=config.max_output_tokens,
+    )
+    return module.train()
+
+
+def _read(settings: T2TSettings, path: str, limit: int) -> tuple[list[InstructionSample], int]:
+    if not path:
+        return [], 0
+    data = settings.data
+    return read_samples(path, InstructionSample, limit, settings.train.seed, data.skip_bad_records)
+
+
+def _validator(
+    settings: T2TSettings,
+    module: InstructionTuned,
+    processor: InstructionProcessor,
+    collate: Collator,
+    dev: SampleSet[InstructionSample],
+) -> Validator:
+    positions = choose(len(dev), settings.validation.samples, settings.train.seed)
+    chosen = [dev.records[position] for position in positions]
+    batch_size = settings.validation.batch_size
+
+    def validate(accelerator: Accelerator) -> dict[str, float]:
+        loss = validation_loss(module, dev.samples, collate, batch_size, accelerator)
+        figures = {"loss": loss}
+        if chosen:
+            prompts = [record.prompt for record in chosen]
+            outputs = generate_about(module, processor, prompts, batch_size, accelerator)
+            figures.update(score_helper(outputs, chosen))
+        return figures
+
+    return validate
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""How well a helper does its job: agreement with the labels, and the measure of its task."""
+
+from collections.abc import Callable, Sequence
+
+from evaluation.answers import exact_match, token_f1
+from evaluation.triples import score_triples
+from models.formats.gap_judge import ParsedGap, parse_gap
+from models.formats.query_triplets import QueryTriplet, name_free, parse_query_triplets
+from models.formats.records import HelperTask, InstructionSample
+from models.formats.resolver import NOTHING
+from models.formats.subquery_writer import parse_subquery
+from models.formats.topic_selector import parse_topic
+
+TaskScore = Callable[[Sequence[str], Sequence[str]], dict[str, float]]
+
+
+def score_helper(outputs: Sequence[str], samples: Sequence[InstructionSample]) -> dict[str, float]:
+    """Exact match and token F1 of the labels, normalised, and what the samples' task is about.
+
+    outputs: one a sample, all samples of one task. Raises ValueError without a sample.
+    """
+    labels = [sample.label for sample in samples]
+    pairs = list(zip(outputs, labels, strict=True))
+    return {
+        "exact_match": _mean([exact_match(output, [label]) for output, label in pairs]),
+        "token_f1": _mean([token_f1(output, [label]) for output, label in pairs]),
+        **TASK_SCORES[samples[0].task](outputs, labels),
+    }
+
+
+def score_subqueries(outputs: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+    """How many outputs hold no sub-query."""
+    return {"unreadable": float(sum(parse_subquery(output) is None for output in outputs))}
+
+
+def score_decompositions(outputs: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+    """Precision, recall and F1 (micro) of triplets, whatever their placeholders are called."""
+    parsed = [parse_query_triplets(output) for output in outputs]
+    wanted = [parse_query_triplets(label).triplets for label in labels]
+    return {
+        **_triplet_scores([p.triplets for p in parsed], wanted),
+        "malformed_triplets": float(sum(p.malformed for p in parsed)),
+    }
+
+
+def score_resolutions(outputs: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+    """Accuracy of whether the passages tell, and exact match where they do and it was said."""
+    told = [bool(parse_query_triplets(output).triplets) for output in outputs]
+    wanted = [label != NOTHING for label in labels]
+    both = [
+        exact_match(output, [label])
+        for output, label, said, there in zip(outputs, labels, told, wanted, strict=True)
+        if said and there
+    ]
+    agree = [float(said == there) for said, there in zip(told, wanted, strict=True)]
+    return {"told_accuracy": _mean(agree), **({"filled_exact_match": _mean(both)} if both else {})}
+
+
+def score_judgements(outputs: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+    """Accuracy of enough or not enough, and precision, recall and F1 of the missing triplets.
+
+    A text that is neither counts as wrong.
+    """
+    parsed = [parse_gap(output) for output in outputs]
+    wanted = [parse_gap(label).missing or [] for label in labels]
+    enough = [
+        float(p.missing is not None and bool(p.missing) == bool(missing))
+        for p, missing in zip(parsed, wanted, strict=True)
+    ]
+    return {
+        "enough_accuracy": _mean(enough),
+        **_triplet_scores([p.missing or [] for p in parsed], wanted),
+        "unreadable": float(sum(_is_unreadable(p) for p in parsed)),
+    }
+
+
+def score_topics(outputs: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+    """Accuracy of the topic, and of topic and subtopic together."""
+    pairs = [(parse_topic(o), parse_topic(label)) for o, label in zip(outputs, labels, strict=True)]
+    topics = [
+        float(ours is not None and ours.topic == wanted.topic) for ours, wanted in pairs if wanted
+    ]
+    return {
+        "topic_accuracy": _mean(topics),
+        "subtopic_accuracy": _mean([float(ours == wanted) for ours, wanted in pairs]),
+    }
+
+
+TASK_SCORES: dict[HelperTask, TaskScore] = {
+    "subquery": score_subqueries,
+    "decompose": score_decompositions,
+    "resolve": score_resolutions,
+    "judge_gap": score_judgements,
+    "topic": score_topics,
+}
+
+
+def _triplet_scores(
+    predicted: Sequence[Sequence[QueryTriplet]], wanted: Sequence[Sequence[QueryTriplet]]
+) -> dict[str, float]:
+    scores = score_triples([*map(name_free, predicted)], [*map(name_free, wanted)])
+    return {f"triplet_{name}": value for name, value in scores.exact.as_dict().items()}
+
+
+def _is_unreadable(parsed: ParsedGap) -> bool:
+    return parsed.missing is None
+
+
+def _mean(values: Sequence[float]) -> float:
+    if not values:
+        raise ValueError("no sample to score")
+    return sum(values) / len(values)
