@@ -11,6 +11,7 @@ from data_gen.context_search import PassageSearch
 from data_gen.passage_triples import PassageTriples
 from data_gen.solving_steps import SolvingStep, context_passages, solving_steps
 from data_gen.trajectories import Retrieved
+from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
 from models.formats.triples import Triple
 
@@ -35,12 +36,16 @@ def load_corpus(path: str | Path) -> list[PassageRecord]:
 
 
 def world_triples(folder: Path, corpus: list[PassageRecord], triples: PassageTriples) -> None:
-    """Give a world's triples.jsonl to `triples`, matched to its passages by id or by text."""
-    by_key: dict[str, list[Triple]] = {}
-    for sample in read_records(folder / "triples.jsonl", TriplesSample):
-        by_key[sample.id] = by_key[sample.text] = sample.triples
+    """Give a world's triples.jsonl to `triples`, matched to its passages by their text.
+
+    Not by their ids: these are the same in every world, and `corpus` may hold several worlds.
+    """
+    by_text = {
+        sample.text: sample.triples
+        for sample in read_records(folder / "triples.jsonl", TriplesSample)
+    }
     for passage in corpus:
-        found = by_key.get(passage.id)
+        found = by_text.get(passage_text(passage.title, passage.text))
         if found is not None:
             triples.add_given(passage, found)
 
