@@ -12,6 +12,7 @@ from data_gen.sources.open_source import read_questions
 from data_gen.splits import first_by_hash
 from data_gen.subq_sources import load_corpus, prepare_questions, world_triples
 from data_gen.trajectories import OracleOptions, no_retrieval_samples, trajectory_samples
+from data_gen.wording import wording
 from models.formats.prompts import with_task_instruction
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
 
@@ -79,7 +80,7 @@ class SubqBuild:
         if record.id in self.taken:
             self.counts["left out: same id again"] += 1
             return False
-        if record.id in self.excluded or _wording(record) in self.excluded:
+        if record.id in self.excluded or wording(record.question) in self.excluded:
             self.counts["left out: a test question"] += 1
             return False
         return True
@@ -91,7 +92,7 @@ class SubqBuild:
         excluded: set[str] = set()
         for path in [*self.options.exclude, *filter(Path.is_file, own)]:
             for record in read_questions("contract", path, lambda error: None):
-                excluded |= {record.id, _wording(record)}
+                excluded |= {record.id, wording(record.question)}
         return excluded
 
     def _corpus(self, name: str, sources: list[NamedPath]) -> list[PassageRecord] | None:
@@ -112,7 +113,3 @@ class SubqBuild:
             question = with_task_instruction(record.question, "arc_challenge" if choices else "")
             samples.extend(no_retrieval_samples(record, question))
         return samples
-
-
-def _wording(record: QuestionRecord) -> str:
-    return " ".join(record.question.casefold().split())
