@@ -13,6 +13,7 @@ from models.formats.records import ConditionSample, InstructionSample, RasSample
 from models.formats.triples import Triple, format_triples
 
 logger = logging.getLogger(__name__)
+WORDS_UNIT = "whitespace words"
 CountTokens = Callable[[Sequence[str]], list[int]]
 
 
@@ -33,7 +34,7 @@ def token_counter(name: str) -> tuple[CountTokens, str]:
             )
         except Exception as error:
             logger.warning("tokenizer %s not available (%s): counting words", name, error)
-    return lambda texts: [len(text.split()) for text in texts], "whitespace words"
+    return lambda texts: [len(text.split()) for text in texts], WORDS_UNIT
 
 
 def _token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
@@ -57,7 +58,7 @@ def spread(values: Sequence[int]) -> dict[str, float]:
     }
 
 
-def _graph_sizes(triples: Sequence[Triple]) -> tuple[int, int]:
+def graph_sizes(triples: Sequence[Triple]) -> tuple[int, int]:
     """Nodes and edges of a graph; each triple counts two edges, with its inverse (RAS eq. 5)."""
     nodes = {text for triple in triples for text in (triple.subject, triple.object)}
     return len(nodes), 2 * len(set(triples))
@@ -65,7 +66,7 @@ def _graph_sizes(triples: Sequence[Triple]) -> tuple[int, int]:
 
 def task_figures(samples: Sequence[RasSample], count_tokens: CountTokens) -> dict[str, Any]:
     """One column of RAS Table 4."""
-    graphs = [_graph_sizes([t for step in s.history for t in step.triples]) for s in samples]
+    graphs = [graph_sizes([t for step in s.history for t in step.triples]) for s in samples]
     subqueries = [s.label for s in samples if s.task == "plan" and s.label.startswith("[SUBQ]")]
     figures: dict[str, Any] = {
         "queries": len(samples),

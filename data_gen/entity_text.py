@@ -34,10 +34,11 @@ _SAME_RELATION = [
 
 def entity_key(text: str) -> str:
     """A key under which written forms of one name agree: no case, punctuation or disambiguation."""
-    return _plain_words(_BRACKETS.sub("", text) or text) or text.casefold().strip()
+    return plain_words(_BRACKETS.sub("", text) or text) or text.casefold().strip()
 
 
-def _plain_words(text: str) -> str:
+def plain_words(text: str) -> str:
+    """The words of a text in lower case, joined by single spaces, without articles."""
     words = _NOT_WORD.sub(" ", text.casefold())
     return " ".join(_ARTICLES.sub(" ", words).split())
 
@@ -62,7 +63,7 @@ def same_fact(first: Triple, second: Triple) -> bool:
 
 def mentions(text: str, entity: str) -> bool:
     """Whether the words of `entity` stand together in `text`; case and articles do not matter."""
-    return f" {entity_key(entity)} " in f" {_plain_words(text)} "
+    return f" {entity_key(entity)} " in f" {plain_words(text)} "
 
 
 def written_as(text: str, entity: str) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from data_gen.sources.open_source import read_questions
+from data_gen.wording import wording
 from models.formats.records import QuestionRecord
 
 
@@ -12,15 +13,10 @@ def held_out_keys(paths: Iterable[str | Path]) -> set[str]:
     keys: set[str] = set()
     for path in paths:
         for record in read_questions("contract", path, lambda error: None):
-            keys |= {record.id, wording(record)}
+            keys |= {record.id, wording(record.question)}
     return keys
 
 
 def is_held_out(record: QuestionRecord, keys: set[str]) -> bool:
     """Whether a question is among them."""
-    return record.id in keys or wording(record) in keys
-
-
-def wording(record: QuestionRecord) -> str:
-    """A question's words, letter case and spacing aside."""
-    return " ".join(record.question.casefold().split())
+    return record.id in keys or wording(record.question) in keys

@@ -8,7 +8,6 @@ from pathlib import Path
 from tqdm import tqdm
 
 from data_gen.gap_samples import judge_gap_samples
-from data_gen.held_out import wording
 from data_gen.helper_material import Material, SampleMaker, SampleOptions
 from data_gen.passage_finder import PassageFinder
 from data_gen.passage_triples import PassageTriples
@@ -20,6 +19,7 @@ from data_gen.splits import hash_fraction
 from data_gen.subq_sources import load_corpus, world_triples
 from data_gen.subquery_samples import decompose_samples, subquery_samples
 from data_gen.topic_samples import topic_samples
+from data_gen.wording import wording
 from models.formats.records import HelperTask, InstructionSample, PassageRecord, QuestionRecord
 
 QUESTION_TASKS: dict[HelperTask, SampleMaker] = {
@@ -66,7 +66,7 @@ class HelpersBuild:
 
     def _asks_anew(self, record: QuestionRecord) -> bool:
         """Whether no source had the question: under two ids it could come into two splits."""
-        asked = wording(record)
+        asked = wording(record.question)
         if asked in self._wordings:
             self.counts["left out: the same question again"] += 1
             return False

@@ -53,7 +53,7 @@ class PassageTriples:
     def annotate(self, steps: Iterable[SolvingStep]) -> None:
         """Take in the facts of steps as annotation of the passages that they stand in."""
         for step in steps:
-            if step.passage is not None and step.fact.object:
+            if step.passage is not None and step.fact.subject and step.fact.object:
                 key = passage_key(step.passage.title, step.passage.text)
                 if step.fact not in self._annotated[key]:
                     self._annotated[key].append(step.fact)

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from data_gen.splits import hash_fraction
@@ -72,6 +72,14 @@ def label_by_steps_alone(samples: Iterable[RasSample]) -> float:
     for sample in samples:
         if sample.task == "plan" and sample.history:
             counts[len(sample.history)][sample.label == PlanAction.SUFFICIENT] += 1
+    return foretold_share(counts)
+
+
+def foretold_share(counts: Mapping[int, Counter[bool]]) -> float:
+    """Share of what is counted that has its group's most frequent value; 0 for nothing.
+
+    counts: by number of steps, how many plans have enough (True) and how many ask on.
+    """
     total = sum(count.total() for count in counts.values())
     return sum(max(count.values()) for count in counts.values()) / max(total, 1)
 

@@ -1,7 +1,7 @@
 """What a question's annotation says must be found, step by step, in solving order."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data_gen.entity_text import entity_key, mentions, same_fact, written_as
 from data_gen.subqueries import (
@@ -9,7 +9,6 @@ from data_gen.subqueries import (
     hop_references,
     natural_question,
     relation_question,
-    split_relation,
     step_triple,
 )
 from models.formats.records import PassageRecord, QuestionRecord
@@ -27,7 +26,7 @@ class SolvingStep:
 
     `fact`'s subject is its passage's title where there is one. `passage` is where it stands, None
     where the source gives no text. `needs` are positions of earlier steps whose answer the
-    sub-question names. A `loose` step is known once its answer, or for a step without an answer
+    sub-question names. A `loose` step is known once its `answer`, or for a step without an answer
     any triple, comes from its passage; the others are known by their fact.
     """
 
@@ -36,6 +35,7 @@ class SolvingStep:
     passage: PassageRecord | None = None
     needs: tuple[int, ...] = ()
     loose: bool = False
+    answer: str = ""
 
     def known(self, triples: Sequence[tuple[str, Triple]]) -> bool:
         """Whether accumulated (passage origin, triple) pairs hold this step's fact."""
@@ -43,10 +43,9 @@ class SolvingStep:
             return any(same_fact(self.fact, triple) for _, triple in triples)
         origin = passage_origin(self.passage) if self.passage else ""
         own = [t for passage, t in triples if self.passage is None or passage == origin]
-        answer = self.fact.object
-        return any(mentions(t.subject, answer) or mentions(t.object, answer) for t in own) or (
-            not answer and bool(own)
-        )
+        if not self.answer:
+            return bool(own)
+        return any(mentions(text, self.answer) for t in own for text in (t.subject, t.object))
 
 
 def solving_order(evidences: Sequence[Triple]) -> list[int]:
@@ -98,6 +97,13 @@ def aligned_titles(
     return aligned
 
 
+def evidence_titles(record: QuestionRecord) -> dict[str, str | None]:
+    """The title of each evidence's subject among those that the record names, None for none."""
+    named = [*(title for title, _ in record.supporting_facts), *(t for t, _ in record.context)]
+    evidences = [record.evidences[i] for i in solving_order(record.evidences)]
+    return aligned_titles(evidences, list(dict.fromkeys(named)), record)
+
+
 def context_passages(record: QuestionRecord) -> list[PassageRecord]:
     """The record's own paragraphs as passages, sentences joined by single spaces."""
     return [
@@ -126,10 +132,9 @@ def evidence_steps(
     the record has as many decomposition steps as evidences, those are the sub-questions.
     """
     own = {p.title: p for p in reversed(context_passages(record))}
-    titles = list(dict.fromkeys([*(title for title, _ in record.supporting_facts), *own]))
     order = solving_order(record.evidences)
     evidences = [record.evidences[i] for i in order]
-    aligned = aligned_titles(evidences, titles, record)
+    aligned = evidence_titles(record)
     steps: list[SolvingStep] = []
     for position, evidence in enumerate(evidences):
         title = aligned[evidence.subject]
@@ -153,7 +158,7 @@ def _distinct(steps: list[SolvingStep]) -> list[SolvingStep]:
         moved[position] = same[0] if same else len(kept)
         if not same:
             needs = tuple(sorted({moved[i] for i in step.needs}))
-            kept.append(SolvingStep(step.subquery, step.fact, step.passage, needs, step.loose))
+            kept.append(replace(step, needs=needs))
     return kept
 
 
@@ -174,9 +179,7 @@ def decomposition_steps(record: QuestionRecord) -> list[SolvingStep]:
         title = passage.title if passage else filled.rstrip("?")
         fact = step_triple(filled, step.answer, title)
         needs = tuple(i for i in hop_references(step.question) if 0 <= i < len(steps))
-        loose_fact = Triple(fact.subject, fact.predicate, step.answer)
-        known_by = fact if split_relation(filled) else loose_fact
-        steps.append(SolvingStep(natural_question(filled), known_by, passage, needs, loose=True))
+        steps.append(SolvingStep(natural_question(filled), fact, passage, needs, True, step.answer))
     return _distinct(steps)
 
 

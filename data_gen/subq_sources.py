@@ -2,15 +2,21 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tqdm import tqdm
 
 from data_gen.context_search import PassageSearch
 from data_gen.passage_triples import PassageTriples
-from data_gen.solving_steps import SolvingStep, context_passages, solving_steps
+from data_gen.solving_steps import (
+    SolvingStep,
+    context_passages,
+    evidence_titles,
+    solving_steps,
+)
 from data_gen.trajectories import Retrieved
+from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
 from models.formats.triples import Triple
 
@@ -35,12 +41,16 @@ def load_corpus(path: str | Path) -> list[PassageRecord]:
 
 
 def world_triples(folder: Path, corpus: list[PassageRecord], triples: PassageTriples) -> None:
-    """Give a world's triples.jsonl to `triples`, matched to its passages by id or by text."""
-    by_key: dict[str, list[Triple]] = {}
-    for sample in read_records(folder / "triples.jsonl", TriplesSample):
-        by_key[sample.id] = by_key[sample.text] = sample.triples
+    """Give a world's triples.jsonl to `triples`, matched to its passages by their text.
+
+    Not by their ids: these are the same in every world, and `corpus` may hold several worlds.
+    """
+    by_text = {
+        sample.text: sample.triples
+        for sample in read_records(folder / "triples.jsonl", TriplesSample)
+    }
     for passage in corpus:
-        found = by_key.get(passage.id)
+        found = by_text.get(passage_text(passage.title, passage.text))
         if found is not None:
             triples.add_given(passage, found)
 
@@ -50,16 +60,20 @@ def stand_in_passages(
 ) -> tuple[list[PassageRecord], dict[str, list[Triple]]]:
     """Passages made of evidence triples alone, for subjects that the corpus has no text of.
 
-    Returns the passages, one a subject, and their triples by passage id.
+    Returns the passages, one a subject, and their triples by passage id. A subject has the title
+    that the solving steps know it by, in the triples too.
     """
     facts: dict[str, list[Triple]] = {}
     for record in records:
         if record.context:
             continue
+        titles = evidence_titles(record)
         for evidence in record.evidences:
-            own = facts.setdefault(evidence.subject, [])
-            if evidence.subject not in known and evidence not in own:
-                own.append(evidence)
+            title = titles[evidence.subject] or evidence.subject
+            fact = replace(evidence, subject=title)
+            own = facts.setdefault(title, [])
+            if title not in known and fact not in own:
+                own.append(fact)
     passages = [
         PassageRecord(
             f"evidence/{subject}", subject, ". ".join(f"{t.predicate}: {t.object}" for t in own)
@@ -121,13 +135,12 @@ def _over_contexts(
     stand_ins: list[PassageRecord],
     top_k: int,
 ) -> Iterator[PreparedQuestion]:
-    by_subject = {passage.title: passage for passage in stand_ins}
+    by_title = {passage.title: passage for passage in stand_ins}
     for record, own_steps in tqdm(
         zip(records, steps, strict=True), desc="retrieval", unit="question", total=len(records)
     ):
-        passages = context_passages(record) or [
-            by_subject[e.subject] for e in record.evidences if e.subject in by_subject
-        ]
+        titles = (title or subject for subject, title in evidence_titles(record).items())
+        passages = context_passages(record) or [by_title[t] for t in titles if t in by_title]
         if not own_steps or not passages:
             yield PreparedQuestion(record, own_steps, {q: [] for q in _queries(record, own_steps)})
             continue

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from data_gen.solving_steps import SolvingStep, passage_origin
 from data_gen.splits import hash_fraction
+from data_gen.wording import wording
 from models.formats.history import HistoryStep
 from models.formats.plan import Plan, PlanAction, format_plan
 from models.formats.prompts import with_task_instruction
@@ -83,7 +84,13 @@ def trajectory_samples(
         return no_retrieval_samples(record, record.question)
     state = _State()
     samples = [_plan_sample(record, state, Plan(PlanAction.SUBQ, record.question))]
-    _retrieve(record, record.question, retrieved[record.question], state, triples_of, options)
+    passages = retrieved[record.question]
+    for position, step in enumerate(steps):
+        # A step in the question's own words is asked with it, and not a second time.
+        if wording(step.subquery) == wording(record.question):
+            passages = with_gold(passages, step, f"{record.id}/{position}", options)
+            state.asked.add(position)
+    _retrieve(record, record.question, passages, state, triples_of, options)
     while (position := state.next_step(steps)) is not None:
         step = steps[position]
         samples.append(_plan_sample(record, state, Plan(PlanAction.SUBQ, step.subquery)))

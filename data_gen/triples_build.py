@@ -22,7 +22,7 @@ from data_gen.entity_text import mentions
 from data_gen.passage_triples import MAX_TARGET_TRIPLES
 from data_gen.relation_balance import balanced
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
-from data_gen.sources.contract_triples import read_contract_triples
+from data_gen.sources.contract_triples import read_contract_triples, record_licences
 from data_gen.sources.open_source import read_questions, read_triples
 from data_gen.splits import first_by_hash
 from data_gen.unlabelled_cues import unlabelled_relations
@@ -92,7 +92,8 @@ class TriplesBuild:
 
     def _texts(self, source: NamedPath) -> list[TriplesSample]:
         on_error = self.skipped.handler(source.name)
-        if source.name == "contract":
+        own_form = source.name == "contract"
+        if own_form:
             read = read_contract_triples(source.path, self.options.datasets, on_error)
         else:
             read = read_triples(source.name, source.path, on_error)
@@ -103,7 +104,8 @@ class TriplesBuild:
             kept = self._kept_triples(sample)
             if kept:
                 samples.append(TriplesSample(f"{source.name}/{sample.id}", sample.text, kept))
-        self.sources.append(source_entry(source, count))
+        named = record_licences(source.path, self.options.datasets) if own_form else ()
+        self.sources.append(source_entry(source, count, named))
         return samples
 
     def _kept_triples(self, sample: TriplesSample) -> list[Any]:

@@ -25,6 +25,18 @@ def read_contract_triples(
     return convert_rows(rows, convert, on_error)
 
 
+def record_licences(path: str | Path, datasets: Collection[str] | None = None) -> set[str]:
+    """The licences that a file's records name, those of `datasets` alone where given.
+
+    A record without a `licence` counts as "not stated".
+    """
+    rows = read_rows(path, lambda error: None)
+    if datasets is not None:
+        rows = _of_datasets(rows, frozenset(datasets))
+    records = (row.value for row in rows if isinstance(row.value, dict))
+    return {str(record.get("licence") or "not stated") for record in records}
+
+
 def convert(row: Row) -> TriplesSample:
     """One row of the contract. Raises RecordError.
 

@@ -306,17 +306,29 @@ def read_records(
     Raises RecordError, which names file, line and field; with `on_error` the record is handed
     to it as that error and skipped. Raises FileNotFoundError when there is no such file.
     """
+    for _, record in read_numbered(path, record_type, on_error):
+        yield record
+
+
+def read_numbered(
+    path: str | Path,
+    record_type: type[RecordT],
+    on_error: Callable[[RecordError], None] | None = None,
+) -> Iterator[tuple[int, RecordT]]:
+    """Read a file as `read_records` does, each record with the number of its line, from 1."""
     with open(path, "rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             where = f"{path}:{number}"
             try:
-                yield record_type.from_json(_parse_line(line, where), where)
+                record = record_type.from_json(_parse_line(line, where), where)
             except RecordError as error:
                 if on_error is None:
                     raise
                 on_error(error)
+            else:
+                yield number, record
 
 
 def write_records(path: str | Path, records: Iterable[Record]) -> int:

@@ -1,6 +1,7 @@
 """RAS Algorithm 1: the states of hand-made questions step by step, and what holds for all."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +18,10 @@ from data_gen.sampling import (
 )
 from data_gen.solving_steps import (
     aligned_titles,
+    context_passages,
     decomposition_steps,
     evidence_steps,
+    passage_origin,
     solving_order,
     solving_steps,
 )
@@ -120,6 +123,17 @@ def test_gold_passage_goes_first_where_retrieval_missed_it() -> None:
     assert 0.87 < rate / 2000 < 0.93
 
 
+def test_a_step_in_the_question_s_words_is_asked_once() -> None:
+    record = replace(zone_question(), question="who directed The Zone (2017 Film)")
+    steps = solving_steps(record, {})[:1]
+    assert steps[0].subquery == ASKED_DIRECTOR
+    retrieved = {record.question: [OTHER], ASKED_DIRECTOR: []}
+    facts = {ZONE.text: [DIRECTOR], OTHER.text: FACTS["3"]}
+    samples = trajectory_samples(record, steps, retrieved, lambda p: facts[p.text], SURE)
+    assert labels(samples)[:2] == [f"[SUBQ] {record.question}", "[SUFFICIENT]"]
+    assert DIRECTOR in samples[-1].history[0].triples
+
+
 def test_musique_steps_fill_references_and_know_by_the_supporting_passage() -> None:
     record = QuestionRecord(
         "m1",
@@ -149,6 +163,29 @@ def test_musique_steps_fill_references_and_know_by_the_supporting_passage() -> N
     assert samples[-1].label == "1963"
 
 
+def test_a_who_question_s_triple_has_the_answer_once() -> None:
+    record = QuestionRecord(
+        "m2",
+        "Where was the one who led the siege born?",
+        "Riga",
+        context=[("Siege", ["Ann Roe led the siege of Brill."]), ("Ann Roe", ["Born in Riga."])],
+        question_decomposition=[
+            DecompositionStep("who led the siege", "Ann Roe", 0),
+            DecompositionStep("#1 >> place of birth", "Riga", 1),
+        ],
+    )
+    first, _ = decomposition_steps(record)
+    assert (first.fact, first.answer) == (Triple("Ann Roe", "led", "the siege"), "Ann Roe")
+    origin = passage_origin(context_passages(record)[0])
+    assert first.known([(origin, first.fact)])
+    assert not first.known([(origin, Triple("Siege", "place", "Brill"))])
+    prepared = prepare_questions([record], None, triples := PassageTriples(), 2)[0]
+    samples = trajectory_samples(record, prepared.steps, prepared.retrieved, triples.of, SURE)
+    shown = [triple for step in samples[-1].history for triple in step.triples]
+    assert first.fact in shown
+    assert not [triple for triple in shown if triple.subject == triple.object]
+
+
 def test_world_decompositions_are_the_subqueries() -> None:
     record = QuestionRecord(
         "w1",
@@ -171,6 +208,28 @@ def test_evidence_without_text_stands_for_its_passage() -> None:
     prepared = prepare_questions([record], [OTHER], triples, 2)[0]
     samples = trajectory_samples(record, prepared.steps, prepared.retrieved, triples.of, SURE)
     assert Triple("Xanadu", "director", "May") in samples[-1].history[0].triples
+
+
+@pytest.mark.parametrize("corpus", [None, [OTHER]])
+def test_a_subject_under_another_name_is_known_by_its_title(
+    corpus: list[PassageRecord] | None,
+) -> None:
+    record = QuestionRecord(
+        "e2",
+        "Where was the husband of Ann Roe born?",
+        "Riga",
+        supporting_facts=[("Ann Roe", 1), ("Max Roe", 0)],
+        evidences=[
+            Triple('Anna "Ann" Mary Roe', "spouse", "Max Roe"),
+            Triple("Max Roe", "place of birth", "Riga"),
+        ],
+    )
+    triples = PassageTriples()
+    prepared = prepare_questions([record], corpus, triples, 2)[0]
+    samples = trajectory_samples(record, prepared.steps, prepared.retrieved, triples.of, SURE)
+    # Both facts came with the question, so that nothing is left to be asked.
+    assert labels(samples)[1:] == ["[SUFFICIENT]", "Riga"]
+    assert Triple("Ann Roe", "spouse", "Max Roe") in samples[-1].history[0].triples
 
 
 def test_subjects_under_another_name_take_the_supporting_titles_left() -> None:

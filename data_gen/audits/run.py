@@ -1,0 +1,107 @@
+"""One audit: all records read, the checks of their kind, and what these found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from data_gen.audits.contradictions import label_findings
+from data_gen.audits.findings import Choice, Finding
+from data_gen.audits.held_out import HeldOut
+from data_gen.audits.inputs import SplitFile, common_kind
+from data_gen.audits.kinds import CONDITIONS, PLANS_AND_ANSWERS, Kind
+from data_gen.audits.leakage import held_out_leakage, split_leakage
+from data_gen.audits.lengths import Lengths
+from data_gen.audits.licences import card_files, card_sources, licence_findings
+from data_gen.audits.question_files import QuestionFiles
+from data_gen.audits.ras_checks import RasChecks
+from data_gen.audits.reading import read_again, read_and_check
+from data_gen.audits.schema import Schema
+from data_gen.audits.table import RecordTable
+from data_gen.audits.triples import EmptyTriples
+from data_gen.card import CountTokens
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an audit is told beside its files.
+
+    exclude: files of test questions. corpora: passages in which what unsupported sub-queries ask
+    about is looked up. questions: files whose answers are known beside those of the samples.
+    max_tokens, max_label_tokens: see `Lengths`.
+    """
+
+    count_tokens: CountTokens
+    exclude: Sequence[Path] = ()
+    corpora: Sequence[Path] = ()
+    questions: Sequence[Path] = ()
+    max_tokens: int | None = None
+    max_label_tokens: int | None = None
+    choice: Choice = field(default_factory=Choice)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an audit found, how many whole records each file has, and figures beside findings."""
+
+    kind: Kind
+    records: list[int]
+    findings: list[Finding]
+    figures: dict[str, Any]
+
+
+class Audit:
+    """The checks of one set and the table that they share.
+
+    Raises ValueError for files of different kinds or of none.
+    """
+
+    def __init__(self, files: Sequence[SplitFile], settings: Settings) -> None:
+        self.files, self.settings = files, settings
+        choice = settings.choice
+        self.kind = common_kind(files)
+        self.asked = QuestionFiles()
+        self.held_out = HeldOut(self.asked.questions(settings.exclude))
+        self.schema, self.table = Schema(choice), RecordTable(self.kind)
+        self.lengths = Lengths(
+            settings.count_tokens, settings.max_tokens, settings.max_label_tokens, choice
+        )
+        questions = self.asked.questions(settings.questions)
+        self.ras = RasChecks(choice, questions) if self.kind is PLANS_AND_ANSWERS else None
+        self.triples = None if self.kind is CONDITIONS else EmptyTriples(choice)
+
+    def run(self) -> Outcome:
+        """Read everything and say what was found. Raises ValueError without a whole record."""
+        checks = [check for check in (self.lengths, self.ras, self.triples) if check is not None]
+        for seen in read_and_check(self.files, self.schema, self.table):
+            for check in checks:
+                check.see(seen)
+        if not len(self.table):
+            raise ValueError("no whole record in any file: each line breaks its contract")
+        if self.ras is not None:
+            for place, sample in read_again(self.files, self.table):
+                self.ras.see_again(place, sample)
+        counts = [len(self.table.lines(file)) for file in range(len(self.files))]
+        return Outcome(self.kind, counts, self._findings(), self._figures())
+
+    def _findings(self) -> list[Finding]:
+        choice = self.settings.choice
+        ras = self.ras.findings(self.table, self.settings.corpora) if self.ras else []
+        return [
+            *self.schema.findings(),
+            *self.asked.findings(),
+            *split_leakage(self.table, self.files, choice),
+            *held_out_leakage(self.table, self.held_out, choice),
+            *label_findings(self.table, choice),
+            *ras,
+            *(self.triples.findings() if self.triples else []),
+            *self.lengths.findings(),
+            *licence_findings(card_files(self.files)),
+        ]
+
+    def _figures(self) -> dict[str, Any]:
+        return {
+            **(self.ras.figures(self.lengths) if self.ras else {}),
+            "tokens": self.lengths.figures(),
+            "sources": [s for card in card_files(self.files) for s in card_sources(card)],
+        }
