@@ -3,8 +3,9 @@
 import argparse
 import hashlib
 import logging
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,14 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
 
 
+def parse_options(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """The options, with the arguments as they were given (those of the process) as `arguments`."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    return parser.parse_args(given, argparse.Namespace(arguments=given))
+
+
 class SkippedRecords:
     """Counts broken records by source; without `allowed` the first one is raised."""
 
@@ -94,7 +103,9 @@ def file_sha256(path: str | Path) -> str:
         files = [path] if path.is_file() else []
     digest = hashlib.sha256()
     for file in files:
-        digest.update(file.read_bytes())
+        with open(file, "rb") as handle:
+            while piece := handle.read(1 << 20):
+                digest.update(piece)
     return digest.hexdigest() if files else ""
 
 

@@ -141,7 +141,7 @@ def test_musique_steps_fill_references_and_know_by_the_supporting_passage() -> N
     )
     assert second.needs == (0,)
     assert first.fact == Triple("mayor roe", "educated at", "Yale School")
-    prepared = prepare_questions([record], None, triples := PassageTriples(), 1)[0]
+    prepared = next(prepare_questions([record], None, triples := PassageTriples(), 1))
     samples = trajectory_samples(
         record, prepared.steps, prepared.retrieved, triples.of, OracleOptions(1, gold_rate=1.0)
     )
@@ -168,7 +168,7 @@ def test_evidence_without_text_stands_for_its_passage() -> None:
         "e1", "Who directed Xanadu?", "May", evidences=[Triple("Xanadu", "director", "May")]
     )
     triples = PassageTriples()
-    prepared = prepare_questions([record], [OTHER], triples, 2)[0]
+    prepared = next(prepare_questions([record], [OTHER], triples, 2))
     samples = trajectory_samples(record, prepared.steps, prepared.retrieved, triples.of, SURE)
     assert Triple("Xanadu", "director", "May") in samples[-1].history[0].triples
 
