@@ -15,7 +15,7 @@ from tqdm import tqdm
 from data_gen.card import write_card
 from data_gen.found import Found
 from data_gen.shards import Deal
-from data_gen.source_args import NamedPath, file_sha256
+from data_gen.source_args import NamedPath, file_sha256, source_file
 from data_gen.streaming.spool import Spooled, to_line
 from evaluation.report import emit_json, print_table
 
@@ -84,7 +84,7 @@ def _portable(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_portable(name, item) for item in value]
     if isinstance(value, NamedPath):
-        return f"{value.name}={Path(value.path).name}"
+        return f"{value.name}={source_file(value.path)}"
     if isinstance(value, Path) or name == "cap":
         return Path(value).name
     return value
@@ -101,7 +101,7 @@ def inputs(options: argparse.Namespace) -> list[dict[str, str]]:
                 {
                     "option": f"--{option.replace('_', '-')}",
                     "name": named.name,
-                    "file": Path(named.path).name,
+                    "file": source_file(named.path),
                     "sha256": file_sha256(named.path),
                 }
             )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_gen.sources.hub import is_hub_reference, parse_hub_reference
 from data_gen.splits import DEFAULT_FRACTIONS, check_fractions
 from models.formats.fields import RecordError
 
@@ -121,11 +122,16 @@ LICENCES = {
 }
 
 
+def source_file(path: str) -> str:
+    """What a card calls a source: its file's name, or the data set's with revision and split."""
+    return parse_hub_reference(path).short if is_hub_reference(path) else Path(path).name
+
+
 def source_entry(source: NamedPath, records: int) -> dict[str, object]:
     """What a card says of a source."""
     return {
         "name": source.name,
-        "file": Path(source.path).name,
+        "file": source_file(source.path),
         "sha256": file_sha256(source.path),
         "licence": LICENCES.get(source.name, "see the source's records"),
         "records": records,

@@ -9,6 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 BUFFER_BYTES = 64 << 20
+# What Python holds of a line besides its bytes.
+_ENTRY_OVERHEAD = 48
 # So many run files are open at once; more are merged in groups first.
 MOST_RUNS = 64
 
@@ -45,7 +47,7 @@ class ExternalSort:
         """Take in one line. Raises UnicodeEncodeError for a text that UTF-8 cannot hold."""
         entry = f"{key}\t{line}\n".encode()
         self._buffer.append(entry)
-        self._held += len(entry)
+        self._held += len(entry) + _ENTRY_OVERHEAD
         if self._held >= self._limit:
             self._write_run()
 

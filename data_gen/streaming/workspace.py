@@ -46,8 +46,8 @@ def full_disk_errors(out: Path) -> Iterator[None]:
         if not _is_full(error):
             raise
         raise DiskFullError(
-            f"{out}: no room to write ({error}). What stood there is unchanged; free space on that "
-            "disk, or name a folder on another one with --out, and run again"
+            f"{out}: writing failed ({error}): its disk is full, or files may not grow that large. "
+            "What stood there is unchanged; make room, or name a folder elsewhere with --out"
         ) from error
 
 
