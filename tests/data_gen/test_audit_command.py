@@ -182,8 +182,10 @@ def long_questions(count: int) -> Splits:
     """Answers of two kilobytes each."""
     text = "Which of these is it? " * 100
     return {
-        "train": [sample(f"q{n}/answer", "answer", f"{n} {text}", [], f"It {n}") for n in range(count)]
-    }  # fmt: skip
+        "train": [
+            sample(f"q{n}/answer", "answer", f"{n} {text}", [], f"It {n}") for n in range(count)
+        ]
+    }
 
 
 def test_what_a_builder_wrote_is_audited(tmp_path: Path) -> None:
