@@ -86,6 +86,8 @@ _TEMPLATES = {
     "crosses": "What does {s} cross?",
 }
 _HOP = re.compile(r"#(\d+)")
+_ENDS_IN_THE = re.compile(r"\bthe\s+$", re.IGNORECASE)
+_STARTS_WITH_THE = re.compile(r"^the\s+(?=\S)", re.IGNORECASE)
 _WH_WORD = re.compile(
     r"^(?:(?:in|on|at|of|from|to|for|by) )?(?:who|what|when|where|which|whose|whom|how)\b\s*",
     re.IGNORECASE,
@@ -134,11 +136,17 @@ def hop_references(question: str) -> list[int]:
 
 
 def fill_hops(question: str, answers: Sequence[str]) -> str:
-    """Replace #1, #2 by the earlier steps' answers; a reference past the end stays."""
+    """Replace #1, #2 by the earlier steps' answers; a reference past the end stays.
+
+    After "the", an answer that brings its own ("the #1" and "the Karmapa") loses it.
+    """
 
     def answer(match: re.Match[str]) -> str:
         index = int(match[1]) - 1
-        return answers[index] if 0 <= index < len(answers) else match[0]
+        if not 0 <= index < len(answers):
+            return match[0]
+        follows_article = _ENDS_IN_THE.search(question[: match.start()])
+        return _STARTS_WITH_THE.sub("", answers[index]) if follows_article else answers[index]
 
     return " ".join(_HOP.sub(answer, question).split())
 

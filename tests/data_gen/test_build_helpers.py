@@ -177,7 +177,7 @@ def test_topics_of_a_world_keep_an_entity_in_one_split(world: Path, tmp_path: Pa
         sentence, entity = sample.prompt.split("\n")[:2]
         assert parse_topic(sample.label)
         assert entity.removeprefix("Entity: ").split(" ")[-1] in sentence
-    kinds = {s.source_id: set() for s in splits["train"]}
+    kinds: dict[str, set[str]] = {s.source_id: set() for s in splits["train"]}
     for sample in splits["train"]:
         kinds[sample.source_id].add(sample.label)
     assert all(len(labels) == 1 for labels in kinds.values())
