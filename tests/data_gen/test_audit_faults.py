@@ -29,7 +29,7 @@ from tests.data_gen.audited_sets import (
     write_set,
 )
 
-ADDS, LABEL, HISTORY = "author", "label", "history"
+LABEL, HISTORY = "label", "history"
 
 
 def findings(folder: Path, **options: Any) -> dict[str, Finding]:
@@ -82,7 +82,7 @@ def step_in_other_split(splits: Splits, n: int) -> None:
 
 def same_words_in_other_split(splits: Splits, n: int) -> None:
     question = f"who wrote the novel  TIDE{n}"
-    splits["dev"].append(sample("twin/plan/0", "plan", question, [], f"[SUBQ] {question}"))
+    splits["dev"].append(sample("alias/plan/0", "plan", question, [], f"[SUBQ] {question}"))
 
 
 def two_labels(splits: Splits, n: int) -> None:
@@ -91,7 +91,7 @@ def two_labels(splits: Splits, n: int) -> None:
 
 
 def sample_twice(splits: Splits, n: int) -> None:
-    splits["train"].append({**by_id(splits, f"none{n}/answer"), "id": "twin/answer"})
+    splits["train"].append({**by_id(splits, f"none{n}/answer"), "id": "again/answer"})
 
 
 def id_twice(splits: Splits, n: int) -> None:
@@ -210,8 +210,6 @@ def test_faults_planted_together_are_each_counted(
     expected: dict[str, int] = {}
     for number, fault in enumerate(chosen):
         plant, name, _ = FAULTS[fault]
-        if name in ("contradictory_labels", "repeated_sample") and "twin" in str(splits):
-            continue
         plant(splits, number)
         expected[name] = expected.get(name, 0) + 1
     folder = write_set(tmp_path, splits)
