@@ -40,6 +40,8 @@ class RowWriter:
         where, record = next(_objects(first), (str(first), None))
         if record is None:
             raise RecordError(where, "(file)", "holds no record", "Name a folder with samples")
+        if not isinstance(record, dict):
+            raise RecordError(where, "(record)", "not a JSON object", "Write one object a line")
         types = {frozenset(schema.names): kind for kind, schema in _SCHEMAS.items()}
         self._type = types.get(frozenset(record))
         if self._type is not None:

@@ -46,11 +46,13 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: no such file. Name a folder that a builder wrote") from None
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error}). Build the folder again") from None
-    if "shard" in card:
-        raise ValueError(f"{path}: a shard's card. Merge the shards first: data_gen/merge_shards.py")
-    if not isinstance(card.get("title"), str):
+    if not isinstance(card, dict) or not isinstance(card.get("title"), str):
         raise ValueError(f"{path}: has no 'title'. Name a folder that a builder wrote")
-    return dict(card)
+    if "shard" in card:
+        raise ValueError(
+            f"{path}: a shard's card. Merge the shards first: data_gen/merge_shards.py"
+        )
+    return card
 
 
 def write_parquet(built: Path, folder: Path) -> dict[str, int]:
@@ -61,7 +63,7 @@ def write_parquet(built: Path, folder: Path) -> dict[str, int]:
     if not filled:
         raise ValueError(f"{built}: no split has a record. Name a folder that a builder wrote")
     writer = RowWriter(next(iter(filled.values())))
-    rows = {
+    rows: dict[str, int] = {
         name: writer.write(file, folder / f"{name}.parquet")
         for name, file in tqdm(filled.items(), desc="parquet", unit="split")
     }

@@ -136,7 +136,7 @@ def _taken(
         if name in QA_SOURCES:
             own = _within_limit(own, source, name, options, kinds)
         if name in caps:
-            own = _first_by_hash(own, caps[name], options.seed, work)
+            own = first_items_by_hash(own, caps[name], options.seed, work)
         for count, item in enumerate(own, start=1):
             yield replace(item, place=(source, 5, count))
         if name not in QA_SOURCES:
@@ -186,7 +186,7 @@ def _within_limit(
         kinds.count("left out: tells a relation without a label", gaps, source, 3)
 
 
-def _first_by_hash(
+def first_items_by_hash(
     items: Iterable[PassageItem], limit: int, seed: int, work: Path
 ) -> Iterator[PassageItem]:
     """What `splits.first_by_hash` gives of the samples, of any number of candidates."""

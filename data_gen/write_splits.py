@@ -39,7 +39,11 @@ def write_splits(
             split = split_of(split_key(sample), seed, fractions)
             place = sort_key(hash_fraction(f"order/{order_key(sample)}", seed), number)
             line = json.dumps(sample.to_json(), ensure_ascii=False)
-            order.add(f"{SPLITS.index(split)}{place}", f"{SPLITS.index(split)}{line}")
+            try:
+                order.add(f"{SPLITS.index(split)}{place}", f"{SPLITS.index(split)}{line}")
+            except UnicodeEncodeError as error:
+                problem = f"holds a character that UTF-8 has not ({error})"
+                raise ValueError(f"sample {sample.id!a} {problem}. Correct its source") from None
             counts[split] += 1
         _write_files(folder, order)
     for split, share in zip(SPLITS, fractions, strict=True):
