@@ -58,7 +58,7 @@ def read_card(folder: Path) -> dict[str, Any]:
 def write_parquet(built: Path, folder: Path) -> dict[str, int]:
     """Write a built folder's splits, cards and page to `folder`; the rows of each split written."""
     card = read_card(built)
-    files = {name: built / f"{name}.jsonl" for name in SPLITS}
+    files: dict[str, Path] = {name: built / f"{name}.jsonl" for name in SPLITS}
     filled = {name: file for name, file in files.items() if file.is_file() and file.stat().st_size}
     if not filled:
         raise ValueError(f"{built}: no split has a record. Name a folder that a builder wrote")
