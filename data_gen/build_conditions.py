@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_gen.card import CountTokens, conditions_figures, token_counter, write_card
 from data_gen.conditions_build import SENTENCE_SOURCE, ConditionsBuild
-from data_gen.source_args import add_common_options, named_path
+from data_gen.source_args import add_common_options, named_path, share
 from data_gen.sources.open_source import TRIPLE_SOURCES
 from data_gen.triples_build import QA_SOURCES
 from data_gen.triples_options import add_triples_options
@@ -45,6 +45,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument(
         "--max-triplets", type=int, default=6, metavar="N", help="of one passage at most N (6)"
     )
+    parser.add_argument(
+        "--tables", type=share, default=0.0, metavar="SHARE",
+        help="passages with facts that are rewritten as a table of labels and values (0)",
+    )  # fmt: skip
     add_triples_options(parser, names)
     add_common_options(parser)
     return parser.parse_args(arguments)

@@ -12,12 +12,15 @@ from models.formats.claims import anchor, claim, relation_words
 from models.formats.conditions import ConditionTriplet
 from models.formats.triples import Triple
 
+# Words of a sentence that is quoted; what is longer is a list or a box without its markup.
+LONGEST_PROOF = 60
+
 
 def conditions_of_facts(text: str, facts: Iterable[Triple]) -> list[ConditionTriplet]:
     """One triplet a fact that the text states; the proof is the sentence with the fact's object.
 
     text: a passage as the extractor reads it, its title first. The proof is empty where the object
-    stands in no sentence.
+    stands in no sentence of up to 60 words.
     """
     stated = list(facts)
     title, _, rest = text.partition(": ")
@@ -35,6 +38,7 @@ def conditions_of_facts(text: str, facts: Iterable[Triple]) -> list[ConditionTri
 
 def _stating(sentences: Sequence[str], fact: Triple) -> str:
     """The sentence that holds the object, one that names the subject too before others."""
-    holding = [sentence for sentence in sentences if fact.object in sentence]
+    short = [sentence for sentence in sentences if len(sentence.split()) <= LONGEST_PROOF]
+    holding = [sentence for sentence in short if fact.object in sentence]
     both = [sentence for sentence in holding if mentions(sentence, fact.subject)]
     return next(iter([*both, *holding]), "")

@@ -3,11 +3,13 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tqdm import tqdm
 
 from data_gen.aligned_passages import sample_id, supporting_titles
 from data_gen.condition_triplets import conditions_of_facts
+from data_gen.fact_tables import as_table, is_table
 from data_gen.sentence_claims import conditions_of_sentences
 from data_gen.solving_steps import context_passages
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
@@ -16,7 +18,7 @@ from data_gen.triples_build import TriplesBuild
 from data_gen.weak_triples import weak_triples
 from models.formats.conditions import ConditionTriplet
 from models.formats.prompts import passage_text
-from models.formats.records import ConditionSample, PassageRecord, QuestionRecord
+from models.formats.records import ConditionSample, PassageRecord, QuestionRecord, TriplesSample
 
 SENTENCE_SOURCE = "hotpotqa"
 
@@ -40,13 +42,22 @@ class ConditionsBuild:
     def samples(self) -> list[ConditionSample]:
         """One record a triplet; those of one passage follow each other and share its text."""
         samples: list[ConditionSample] = []
-        for fact_sample in self.facts.samples():
-            triplets = conditions_of_facts(fact_sample.text, fact_sample.triples)
+        for sentences in self.facts.samples():
+            fact_sample, triplets = self._triplets(sentences)
             samples.extend(self._records(fact_sample.id, fact_sample.text, triplets))
         for source in self.options.source:
             if source.name == SENTENCE_SOURCE:
                 samples.extend(self._sentences(source))
         return samples
+
+    def _triplets(self, sample: TriplesSample) -> tuple[TriplesSample, list[ConditionTriplet]]:
+        """A passage, or the table in its place, and its triplets; a table has no sentences."""
+        share, seed = self.options.tables, self.options.seed
+        table = as_table(sample, seed) if is_table(sample, share, seed) else None
+        if table is None:
+            return sample, conditions_of_facts(sample.text, sample.triples)
+        self.kinds["rewritten as a table"] += 1
+        return table, [replace(t, proof="") for t in conditions_of_facts(table.text, table.triples)]
 
     def _records(
         self, passage_id: str, text: str, triplets: Iterable[ConditionTriplet]
