@@ -6,7 +6,7 @@ from torch import FloatTensor, Tensor, nn
 from transformers.modeling_outputs import CausalLMOutput
 
 from models.frozen_backbone import attention_inputs, backbone_autocast
-from models.label_loss import decoder_body, label_loss, unwrapped
+from models.label_loss import decoder_body, label_loss, step_loss, unwrapped
 
 
 def causal_loss(
@@ -16,7 +16,7 @@ def causal_loss(
     num_items_in_batch: Tensor | int | None = None,
     **decoder_inputs: Any,
 ) -> CausalLMOutput:
-    """Compute the token-weighted loss of a batch, with logits at label positions alone.
+    """Compute the token-weighted loss of a batch, with logits at label positions at most.
 
     Args:
         model: a causal language model, PEFT-wrapped or not.
@@ -26,7 +26,7 @@ def causal_loss(
         decoder_inputs: `input_ids` or `inputs_embeds`, and `deep_prompt` where there is one.
 
     Returns:
-        `loss`, and `logits` [L, vocabulary] of the L label positions.
+        `loss`, and `logits` [L, vocabulary] of the L label positions; none while training.
     """
     backbone = unwrapped(model)
     with backbone_autocast(backbone):
@@ -34,5 +34,8 @@ def causal_loss(
             use_cache=False, **attention_inputs(attention_mask), **decoder_inputs
         ).last_hidden_state
         lm_head = backbone.get_output_embeddings()
-        loss, logits, _ = label_loss(states, labels, lm_head, num_items_in_batch, backbone.config)
+        inputs = (states, labels, lm_head, num_items_in_batch, backbone.config)
+        if backbone.training:
+            return CausalLMOutput(loss=cast(FloatTensor, step_loss(*inputs)))
+        loss, logits, _ = label_loss(*inputs)
     return CausalLMOutput(loss=cast(FloatTensor, loss), logits=cast(FloatTensor, logits))

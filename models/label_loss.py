@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PretrainedConfig, PreTrainedModel
 
+from models.chunked_loss import FrozenHeadLoss
+
 IGNORE_INDEX = -100
 
 
@@ -61,6 +63,42 @@ def label_loss(
     )
 
 
+def step_loss(
+    hidden_states: Tensor,
+    labels: Tensor,
+    lm_head: nn.Module,
+    num_items_in_batch: Tensor | int | None = None,
+    config: PretrainedConfig | None = None,
+) -> Tensor:
+    """The loss of `label_loss` without its logits: block by block where the head is frozen.
+
+    Args: as of `label_loss`.
+    """
+    if not _is_plain(lm_head, config) or not hidden_states.requires_grad:
+        return label_loss(hidden_states, labels, lm_head, num_items_in_batch, config)[0]
+    positions = label_positions(labels)
+    rows = hidden_states.reshape(-1, hidden_states.shape[-1]).index_select(0, positions)
+    targets = _shifted(labels).index_select(0, positions)
+    total: Tensor = FrozenHeadLoss.apply(rows, lm_head.weight, targets)
+    count = max(positions.shape[0], 1)
+    return total / (count if num_items_in_batch is None else num_items_in_batch)
+
+
+def _is_plain(lm_head: nn.Module, config: PretrainedConfig | None) -> bool:
+    """Whether a head is frozen, whole on this device, and all that gives the logits."""
+    weight = getattr(lm_head, "weight", None)
+    return (
+        type(lm_head) is nn.Linear
+        and lm_head.bias is None
+        and type(weight) is nn.Parameter
+        and not weight.requires_grad
+        # ZeRO-3 leaves an empty tensor outside the layer's own call.
+        and weight.dim() == 2
+        and (weight.dtype != torch.float32 or not torch.is_autocast_enabled(weight.device.type))
+        and (config is None or not _changes(config))
+    )
+
+
 def decoder_body(model: nn.Module) -> nn.Module:
     """Return the part of a causal LM, PEFT-wrapped or not, that ends before its LM head.
 
@@ -82,15 +120,20 @@ def _shifted(labels: Tensor) -> Tensor:
     return functional.pad(labels, (0, 1), value=IGNORE_INDEX)[:, 1:].reshape(-1)
 
 
+def _changes(config: PretrainedConfig) -> dict[str, float]:
+    """What an architecture does after its LM head, and by which number."""
+    text_config = config.get_text_config()
+    names = ("logits_scaling", "logit_scale", "final_logit_softcapping")
+    return {name: value for name in names if (value := getattr(text_config, name, None))}
+
+
 def _scaled(logits: Tensor, config: PretrainedConfig | None) -> Tensor:
     """Apply what an architecture does after its LM head (Gemma, Granite, Cohere)."""
-    if config is None:
-        return logits
-    text_config = config.get_text_config()
-    if scaling := getattr(text_config, "logits_scaling", None):
-        logits = logits / scaling
-    if scale := getattr(text_config, "logit_scale", None):
-        logits = logits * scale
-    if cap := getattr(text_config, "final_logit_softcapping", None):
-        logits = torch.tanh(logits / cap) * cap
+    for name, value in ({} if config is None else _changes(config)).items():
+        if name == "logits_scaling":
+            logits = logits / value
+        elif name == "logit_scale":
+            logits = logits * value
+        else:
+            logits = torch.tanh(logits / value) * value
     return logits

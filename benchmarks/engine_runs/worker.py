@@ -19,7 +19,11 @@ from benchmarks.steps.worker import MEMORY_UNIT
 from evaluation.report import emit_json
 from inference.components import T2T_ADAPTER, Component, triples_requests
 from inference.engines.contract import Completion, Constraint, Engine, Request
-from inference.engines.vllm_process import CPU_LORA_WORKER
+from inference.engines.vllm_process import (
+    CPU_LORA_WORKER,
+    main_module_hidden,
+    set_environment,
+)
 from inference.engines.vllm_settings import VLLMSettings
 from inference.retrieval.passages import Passage, load_corpus
 from models.backbone import resolve_backbone
@@ -127,7 +131,11 @@ async def _timed(engine: Engine, requests: Sequence[Request], concurrency: int) 
 
 
 def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
-    """vLLM as it comes, but on a CPU with our LoRA, on the prompts of the highest concurrency."""
+    """vLLM's own class on the prompts of the highest concurrency, all at once.
+
+    With our settings of its environment, and on a CPU with our LoRA.
+    """
+    set_environment(VLLMSettings())
     from vllm import LLM, SamplingParams
     from vllm.lora.request import LoRARequest
 
@@ -136,16 +144,17 @@ def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
     most = max(settings.concurrencies)
     on_cpu = not torch.cuda.is_available()
     begin = time.perf_counter()
-    engine = LLM(
-        resolve_backbone(component.backbone),
-        dtype=settings.dtype,
-        max_model_len=MAX_MODEL_LEN,
-        max_num_seqs=most,
-        enforce_eager=on_cpu,
-        enable_lora=True,
-        max_lora_rank=16,
-        worker_cls=CPU_LORA_WORKER if on_cpu else "auto",
-    )
+    with main_module_hidden():
+        engine = LLM(
+            resolve_backbone(component.backbone),
+            dtype=settings.dtype,
+            max_model_len=MAX_MODEL_LEN,
+            max_num_seqs=most,
+            enforce_eager=on_cpu,
+            enable_lora=True,
+            max_lora_rank=16,
+            worker_cls=CPU_LORA_WORKER if on_cpu else "auto",
+        )
     started = time.perf_counter() - begin
     lora = LoRARequest("t2t", 1, settings.t2t)
     sampling = SamplingParams(temperature=0, max_tokens=settings.max_new_tokens)

@@ -12,7 +12,7 @@ from benchmarks.prompt_steps.settings import PromptSettings
 from models.backbone import load_backbone
 from models.cpu_attention import use_cpu_training_attention
 from models.deep_prompt import DeepPrompt
-from models.label_loss import IGNORE_INDEX, label_loss
+from models.label_loss import IGNORE_INDEX, step_loss
 from models.prompt_attention import use_prompt_attention
 
 
@@ -28,7 +28,7 @@ class PromptStep(Protocol):
 def token_loss(backbone: PreTrainedModel, hidden_states: Tensor, input_ids: Tensor) -> Tensor:
     """The mean loss of every token but the first, the same for all contestants."""
     head = cast(nn.Module, backbone.get_output_embeddings())
-    return label_loss(hidden_states, input_ids, head, config=backbone.config)[0]
+    return step_loss(hidden_states, input_ids, head, config=backbone.config)
 
 
 def deep_prompt(backbone: PreTrainedModel, settings: PromptSettings) -> DeepPrompt:

@@ -76,7 +76,7 @@ def start_vllm(
 
     Raises EngineError with vLLM's reason.
     """
-    _set_environment(settings)
+    set_environment(settings)
     from vllm.config import KVTransferConfig
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -118,7 +118,7 @@ def start_vllm(
     )
     progress = Progress()
     try:
-        with _main_module_hidden():
+        with main_module_hidden():
             engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[_progress_logger(progress)])
     except Exception as error:
         raise EngineError(f"vLLM did not start on {model}: {error}") from error
@@ -129,7 +129,7 @@ def _on_cpu() -> bool:
     return not torch.cuda.is_available()
 
 
-def _set_environment(settings: VLLMSettings) -> None:
+def set_environment(settings: VLLMSettings) -> None:
     """What vLLM takes from the environment alone; a user's own values stay."""
     defaults = {
         # A fork of a process that has run torch may hang.
@@ -148,7 +148,7 @@ def _set_environment(settings: VLLMSettings) -> None:
 
 
 @contextmanager
-def _main_module_hidden() -> Iterator[None]:
+def main_module_hidden() -> Iterator[None]:
     """Keep spawned processes from importing the command that runs here.
 
     It would take them seconds and memory, and numba, which comes along, breaks vLLM's start on a

@@ -1,5 +1,7 @@
 """The loss at label positions equals the Hugging Face model's loss over all positions."""
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +13,14 @@ from transformers import (
     PreTrainedModel,
 )
 
-from models.label_loss import IGNORE_INDEX, decoder_body, label_loss, label_positions
+from models import chunked_loss
+from models.label_loss import (
+    IGNORE_INDEX,
+    decoder_body,
+    label_loss,
+    label_positions,
+    step_loss,
+)
 from models.lora import add_lora
 from tests.tiny import tiny_llama
 
@@ -135,3 +144,61 @@ def test_the_body_of_an_adapted_model_uses_its_adapters() -> None:
     states = decoder_body(model)(input_ids=input_ids).last_hidden_state
     loss, _, _ = label_loss(states, labels, model.get_base_model().get_output_embeddings())
     torch.testing.assert_close(loss, reference, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 256])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_block_by_block_the_loss_is_the_same(
+    rows: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunked_loss, "ROWS", rows)
+    torch.manual_seed(0)
+    head = torch.nn.Linear(16, 259, bias=False).to(dtype).requires_grad_(False)
+    _, labels = make_batch()
+    states = torch.randn(3, 12, 16).to(dtype).requires_grad_()
+    exact = states.detach().double().requires_grad_()
+    expected, _, count = label_loss(exact, labels, copy.deepcopy(head).double(), 40)
+    expected.backward()
+    loss = step_loss(states, labels, head, 40)
+    loss.backward()
+    assert loss.dtype == torch.float32 and count > 4
+    assert "FrozenHeadLoss" in str(loss.grad_fn and loss.grad_fn.next_functions)
+    exactly = dtype == torch.float32
+    torch.testing.assert_close(
+        loss, expected.float(), rtol=1e-6 if exactly else 2e-3, atol=0, check_dtype=False
+    )
+    error = (states.grad - exact.grad).norm() / exact.grad.norm()
+    assert error < (1e-6 if exactly else 1e-2)
+
+
+def test_a_very_unlikely_label_gives_a_finite_loss() -> None:
+    head = torch.nn.Linear(4, 9, bias=False).requires_grad_(False)
+    head.weight[:] = torch.eye(9, 4) * 300
+    states = torch.ones(1, 2, 4).mul(torch.tensor([1.0, 0, 0, 0])).requires_grad_()
+    loss = step_loss(states, torch.tensor([[-100, 8]]), head)
+    loss.backward()
+    torch.testing.assert_close(loss.item(), 300.0)
+    assert states.grad is not None and states.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: model.config.model_type)
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_step_s_loss_for_every_head(model: PreTrainedModel, frozen: bool) -> None:
+    head = model.get_output_embeddings()
+    head.requires_grad_(not frozen)
+    _, labels = make_batch()
+    states = torch.randn(3, 12, model.config.hidden_size, requires_grad=True)
+    loss = step_loss(states, labels, head, None, model.config)
+    expected = label_loss(states, labels, head, None, model.config)[0]
+    torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-6)
+    found, wanted = (torch.autograd.grad(one, states)[0] for one in (loss, expected))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-7)
+
+
+def test_a_step_without_labels_gives_zero_and_a_gradient() -> None:
+    states = torch.randn(1, 4, 8, requires_grad=True)
+    labels = torch.full((1, 4), IGNORE_INDEX)
+    head = torch.nn.Linear(8, 259, bias=False).requires_grad_(False)
+    loss = step_loss(states, labels, head)
+    loss.backward()
+    assert loss.item() == 0 and states.grad is not None and not states.grad.any()
