@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tqdm import tqdm
 
 from benchmarks.engine_runs.settings import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
+from benchmarks.steps.figures import GIB
 from benchmarks.steps.processes import PartResult, PartRunner, available_threads
 from data_gen.build_world import build_world
 from evaluation.report import emit_json, print_table
@@ -132,11 +133,10 @@ def main() -> None:
     report = compare(settings, options.only, options.corpus, options.seed, options.limit_seconds)
     print_table("Extraction", COLUMNS, _rows(report, settings))
     shown = [[name, value] for name, value in report.items() if name.startswith("ratio")]
-    shown += [
-        [f"{name}: start, seconds", round(figures["start_seconds"], 1)]
-        for name, figures in report["engines"].items()
-        if "start_seconds" in figures
-    ]
+    for name, figures in report["engines"].items():
+        if "start_seconds" in figures:
+            shown.append([f"{name}: start, seconds", round(figures["start_seconds"], 1)])
+            shown.append([f"{name}: memory, GiB", round(figures["resident_bytes"] / GIB, 2)])
     shown += [
         [name, figures["status"]]
         for name, figures in report["engines"].items()

@@ -1,7 +1,12 @@
 """What the commands of this folder share: option types, logging and errors for people."""
 
 import argparse
+import functools
 import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
 
 from evaluation.commands import one_line_errors
 from inference.engines.errors import EngineError
@@ -50,5 +55,21 @@ def configure_logging() -> None:
     logging.getLogger("inference").setLevel(logging.INFO)
 
 
-command = one_line_errors(*USER_ERRORS)
-"""End a command whose input is wrong with one line on standard error and status 1."""
+def command(main: Callable[[], None]) -> Callable[[], None]:
+    """Decorator of a command's main: a wrong input ends it with one line on standard error.
+
+    SIGTERM ends it as an exit does (status 143), so that an engine's processes end with it.
+    """
+    reported = one_line_errors(*USER_ERRORS)(main)
+
+    @functools.wraps(main)
+    def run() -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _exit)
+        reported()
+
+    return run
+
+
+def _exit(signal_number: int, _frame: object) -> None:
+    sys.exit(128 + signal_number)

@@ -5,17 +5,16 @@ engines.py starts it: python -m benchmarks.engine_runs.worker FOLDER CONTESTANT
 
 import argparse
 import asyncio
-import resource
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import torch
 
 from benchmarks.engine_runs.settings import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
-from benchmarks.steps.worker import MEMORY_UNIT
 from evaluation.report import emit_json
 from inference.components import T2T_ADAPTER, Component, triples_requests
 from inference.engines.contract import Completion, Constraint, Engine, Request
@@ -111,6 +110,7 @@ async def run_engine(name: str, settings: EngineRunSettings, folder: Path) -> di
     try:
         for concurrency, share in shares(settings, requests).items():
             figures[str(concurrency)] = await _timed(engine, share, concurrency)
+        figures["resident_bytes"] = resident_memory()
     finally:
         await engine.close()
     return figures
@@ -171,13 +171,17 @@ def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
     outputs = [output.outputs[0] for output in generate(share)]
     seconds = time.perf_counter() - begin
     written = [Written(o.text, len(o.token_ids), o.finish_reason == "length") for o in outputs]
-    return {"start_seconds": started, str(most): figures_of(written, seconds)}
+    return {
+        "start_seconds": started,
+        str(most): figures_of(written, seconds),
+        "resident_bytes": resident_memory(),
+    }
 
 
-def peak_memory() -> int:
-    """Bytes of this process's peak and its largest child's, added."""
-    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(resource.getrusage(kind).ru_maxrss for kind in kinds) * MEMORY_UNIT
+def resident_memory() -> int:
+    """Bytes that this process and all its children hold now; pages that they share count twice."""
+    this = psutil.Process()
+    return sum(process.memory_info().rss for process in (this, *this.children(recursive=True)))
 
 
 def main() -> None:
@@ -191,7 +195,7 @@ def main() -> None:
         figures = run_bare(settings, arguments.folder)
     else:
         figures = asyncio.run(run_engine(arguments.contestant, settings, arguments.folder))
-    emit_json({**figures, "peak_rss_bytes": peak_memory()})
+    emit_json(figures)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """An evaluation on vLLM whose engine is killed in the middle, by the real command."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -54,6 +55,22 @@ def kill_engine(parent: int) -> None:
     children = psutil.Process(parent).children(recursive=True)
     [engine] = [child for child in children if PROCESS in " ".join(child.cmdline())]
     engine.kill()
+
+
+def test_a_terminated_command_takes_its_engine_with_it(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    place = arguments.index("--out") + 1
+    own = [*arguments[:place], str(tmp_path / "out"), *arguments[place + 1 :]]
+    running = subprocess.Popen(own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_answers(tmp_path / "out" / "progress.jsonl", 1, running)
+    children = psutil.Process(running.pid).children(recursive=True)
+    assert len(children) >= 2
+    running.terminate()
+    running.communicate(timeout=PATIENCE_SECONDS)
+    assert running.returncode == 128 + signal.SIGTERM
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive
 
 
 def last_json(output: str) -> dict[str, Any]:
