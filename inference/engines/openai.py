@@ -34,8 +34,9 @@ class OpenAIEngine:
 
     A prompt goes to the completions endpoint when `completion` is set, else as one user message
     to the chat endpoint. Graphs, adapters and ready-made ids are refused, as OpenAI's protocol has
-    none; of `inference/serve.py`, the way to a local teacher, `model` may name a component. Retries are the client's; with `max_retries` 0 they are the
-    caller's, who is told by TransientError.
+    none; over `inference/serve.py`, the way to a local teacher, `model` may name a component.
+    Retries are the client's; with `max_retries` 0 they are the caller's, who is told by
+    TransientError.
     """
 
     def __init__(

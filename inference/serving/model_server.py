@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from aiohttp import web
@@ -17,30 +15,16 @@ from inference.engines.contract import Completion, Engine, Health, Request
 from inference.engines.errors import EngineError, InvalidRequestError
 from inference.serving.answers import chat_answer, completion_answer, models_answer
 from inference.serving.api_errors import RETRY_LATER, ApiError, of_engine_error
+from inference.serving.counts import Counts
+from inference.serving.middlewares import failures_as_json, key_check
 from inference.serving.request_body import Body, ChatBody, CompletionBody, parse_body
 
 logger = logging.getLogger(__name__)
 
 BodyT = TypeVar("BodyT", bound=Body)
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_BODY_BYTES = 16 * 2**20
 DEADLINE_HEADER = "X-Deadline-Seconds"
 JSON_TYPE = "application/json"
-
-
-@dataclass
-class Counts:
-    """What became of the calls so far; tokens are those of answered ones.
-
-    refused: 4xx. failed: 5xx. abandoned: the client went before the answer came.
-    """
-
-    answered: int = 0
-    refused: int = 0
-    failed: int = 0
-    abandoned: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
 
 
 def model_names(backbone: str, adapters: Iterable[str]) -> dict[str, str | None]:
@@ -79,7 +63,9 @@ class ModelServer:
         self.counts = Counts()
         self.running = 0
         self.draining = False
-        self._key = None if api_key is None else _key_bytes(api_key)
+        self._middlewares = [failures_as_json(self.counts, max_body_bytes)]
+        if api_key is not None:
+            self._middlewares.append(key_check(api_key))
         self._max_body_bytes = max_body_bytes
         self._idle = asyncio.Event()
         self._idle.set()
@@ -89,7 +75,7 @@ class ModelServer:
     def application(self) -> web.Application:
         """The routes; run it with `handler_cancellation`, so that who leaves is let go."""
         application = web.Application(
-            middlewares=[self._as_json, self._check_key], client_max_size=self._max_body_bytes
+            middlewares=self._middlewares, client_max_size=self._max_body_bytes
         )
         application.add_routes(
             [
@@ -180,48 +166,6 @@ class ModelServer:
         self.counts.input_tokens += sum(one.input_tokens for one in done)
         self.counts.output_tokens += sum(one.output_tokens for one in done)
         return done
-
-    @web.middleware
-    async def _as_json(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Every failure as OpenAI's error object, counted."""
-        try:
-            return await handler(request)
-        except ApiError as raised:
-            error = raised
-        except web.HTTPException as raised:
-            error = self._of_http(raised, request)
-        except Exception:
-            logger.exception("a request failed")
-            error = ApiError(500, "internal error; the server's log has it", code="internal")
-        if error.status >= 500:
-            self.counts.failed += 1
-            logger.warning("%s %d: %s", request.path, error.status, error.message)
-        else:
-            self.counts.refused += 1
-        return web.json_response(error.body(), status=error.status, headers=error.headers)
-
-    def _of_http(self, raised: web.HTTPException, request: web.Request) -> ApiError:
-        if isinstance(raised, web.HTTPRequestEntityTooLarge):
-            message = f"the body is above {self._max_body_bytes} bytes; send fewer prompts a call"
-            return ApiError(413, message)
-        message = f"{request.method} {request.path}: {raised.reason}; docs/serving.md has the paths"
-        headers = {"Allow": raised.headers["Allow"]} if "Allow" in raised.headers else None
-        return ApiError(raised.status, message, headers=headers)
-
-    @web.middleware
-    async def _check_key(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse callers of /v1 without the key; compared in a time that tells nothing of it."""
-        if self._key is not None and request.path.startswith("/v1/"):
-            scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(_key_bytes(given), self._key):
-                message = "no key or a wrong one; send Authorization: Bearer KEY"
-                headers = {"WWW-Authenticate": "Bearer"}
-                raise ApiError(401, message, "Authorization", "invalid_api_key", headers)
-        return await handler(request)
-
-
-def _key_bytes(key: str) -> bytes:
-    return key.strip().encode("utf-8", "surrogateescape")
 
 
 def _header_deadline(request: web.Request) -> float | None:
