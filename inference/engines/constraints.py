@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 
 import llguidance.hf
 import torch
@@ -12,6 +12,8 @@ from transformers import PreTrainedTokenizerBase
 
 from inference.engines.contract import Constraint
 from inference.engines.errors import InvalidRequestError
+
+CHECKED_CONSTRAINTS = 1024
 
 
 def compiled(constraint: Constraint) -> str:
@@ -37,8 +39,8 @@ class ConstraintCompiler:
             tokenizer,  # type: ignore[arg-type]
             n_vocab=vocabulary_size,
         )
-        # The same few constraints come with every request.
-        self.check = cache(self._check)
+        # The same few constraints come with every request; a server's clients may send any number.
+        self.check = lru_cache(CHECKED_CONSTRAINTS)(self._check)
 
     def _check(self, constraint: Constraint) -> None:
         """Raise InvalidRequestError for a constraint that is malformed or lets no text through."""

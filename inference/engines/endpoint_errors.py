@@ -6,17 +6,25 @@ from collections.abc import Mapping
 
 import openai
 
-from inference.engines.errors import AccessError, EngineError, TransientError
+from inference.engines.errors import (
+    AccessError,
+    EngineError,
+    InvalidRequestError,
+    PromptTooLongError,
+    TransientError,
+)
 
 # Request time-out, conflict, rate limit.
 TRANSIENT_STATUSES = (408, 409, 429)
 # No key or a wrong one, no money, no such model.
 ACCESS_STATUSES = (401, 402, 404)
+INVALID_STATUSES = (400, 422)
+TOO_LONG = "context_length_exceeded"
 NO_QUOTA = "insufficient_quota"
 
 
 def endpoint_error(error: openai.OpenAIError, where: str, key: str | None) -> EngineError:
-    """The error of a request to `where` (model and address): transient, of access, or neither.
+    """The error of a request to `where` (model and address): will it pass, whose fault is it.
 
     An endpoint may say the key that it refuses; the message does not.
     """
@@ -34,6 +42,10 @@ def endpoint_error(error: openai.OpenAIError, where: str, key: str | None) -> En
 def _of_status(error: openai.APIStatusError, message: str) -> EngineError:
     if error.status_code in ACCESS_STATUSES or NO_QUOTA in (error.code, error.type):
         return AccessError(message)
+    if error.code == TOO_LONG:
+        return PromptTooLongError(message)
+    if error.status_code in INVALID_STATUSES:
+        return InvalidRequestError(message)
     if error.status_code in TRANSIENT_STATUSES or error.status_code >= 500:
         return TransientError(message, retry_after_seconds(error.response.headers))
     return EngineError(message)

@@ -33,9 +33,10 @@ class OpenAIEngine:
     """Sends each request on its own and bounds how many are in flight; the server batches.
 
     A prompt goes to the completions endpoint when `completion` is set, else as one user message
-    to the chat endpoint. Graphs, adapters and ready-made ids are refused: the server has none of
-    this project's components. Retries are the client's; with `max_retries` 0 they are the
-    caller's, who is told by TransientError.
+    to the chat endpoint. Graphs, adapters and ready-made ids are refused, as OpenAI's protocol has
+    none; over `inference/serve.py`, the way to a local teacher, `model` may name a component.
+    Retries are the client's; with `max_retries` 0 they are the caller's, who is told by
+    TransientError.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class OpenAIEngine:
         self.model = model
         self.completion = completion
         self.closed = False
+        self._running: set[asyncio.Task[Any]] = set()
         self._in_flight = asyncio.Semaphore(max_concurrency)
         self._client = openai.AsyncOpenAI(
             api_key=api_key or LOCAL_KEY,
@@ -94,11 +96,15 @@ class OpenAIEngine:
             await self._client.models.list(timeout=PROBE_SECONDS)
         except openai.OpenAIError as error:
             return Health(False, f"{type(error).__name__}: {error}")
-        return Health(True)
+        return Health(True, running=len(self._running))
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; requests still waiting end with EngineClosedError."""
         self.closed = True
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         await self._client.close()
 
     def count_tokens(self, text: str) -> int:
@@ -107,6 +113,11 @@ class OpenAIEngine:
 
     async def _settle(self, request: Request) -> Completion | EngineError:
         """The outcome as a value, so that one refusal does not cancel the neighbours."""
+        if self.closed:
+            return EngineClosedError("the engine is closed")
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
         try:
             async with asyncio.timeout(request.deadline_seconds), self._in_flight:
                 if self.completion and request.prompt is not None:
@@ -119,6 +130,12 @@ class OpenAIEngine:
         except openai.OpenAIError as error:
             # Not as its cause: a traceback would show what the endpoint said about the key.
             return endpoint_error(error, self._where, self._secret)
+        except asyncio.CancelledError:
+            if not self.closed:
+                raise
+            return EngineClosedError("the engine was closed while this request ran")
+        finally:
+            self._running.discard(task)
 
     @property
     def _secret(self) -> str | None:
@@ -161,6 +178,8 @@ class OpenAIEngine:
         options = request_options(request)
         if request.sampling.logprobs:
             options["logprobs"] = 0
+        if "response_format" in options:  # not OpenAI's own for completions; other servers take it
+            options["extra_body"] = {"response_format": options.pop("response_format")}
         create = self._client.completions.create
         choice, usage = await self._send(create, prompt=request.prompt, **options)
         logprobs = list(choice.logprobs.token_logprobs or []) if choice.logprobs else None
@@ -203,6 +222,11 @@ def _refuse_unsupported(request: Request) -> None:
         raise UnsupportedRequestError(
             "an API endpoint holds its output to a JSON schema alone, not to a regex or a grammar"
         )
+    if request.constraint is not None:
+        try:
+            json.loads(request.constraint.json_schema or "")
+        except ValueError as error:
+            raise InvalidRequestError(f"the JSON schema is not JSON: {error}") from None
     if len(request.sampling.stop) > MOST_STOP_STRINGS:
         raise InvalidRequestError(f"an API endpoint takes at most {MOST_STOP_STRINGS} stop strings")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from inference.engines.contract import Request
@@ -36,7 +37,10 @@ def chat_ids(tokenizer: PreTrainedTokenizerBase, request: Request) -> list[int]:
     messages = [dict(message) for message in request.messages or ()]
     if not messages:
         raise InvalidRequestError("the request's messages are empty")
-    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    try:
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    except TemplateError as error:  # such as two turns of one role, which some templates refuse
+        raise InvalidRequestError(f"the model's chat template refuses messages: {error}") from None
     return text_ids(tokenizer, str(text))
 
 
@@ -49,3 +53,12 @@ def check_placeholder(
             f"input_ids hold no graph placeholder (id {tokenizer.pad_token_id}) at position "
             f"{position}; make them with the component's processor, or give a prompt"
         )
+
+
+def check_vocabulary(input_ids: Sequence[int], vocabulary_size: int) -> None:
+    """Raise InvalidRequestError for an id that no token has: on a GPU it would end the process."""
+    for token in input_ids:
+        if not 0 <= token < vocabulary_size:
+            raise InvalidRequestError(
+                f"input_ids hold {token}; the model's tokens are 0 to {vocabulary_size - 1}"
+            )

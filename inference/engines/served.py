@@ -15,7 +15,13 @@ from inference.engines.errors import (
     UnknownAdapterError,
     UnsupportedRequestError,
 )
-from inference.engines.prompt_ids import chat_ids, check_placeholder, start_ids, text_ids
+from inference.engines.prompt_ids import (
+    chat_ids,
+    check_placeholder,
+    check_vocabulary,
+    start_ids,
+    text_ids,
+)
 from models.graph_encoder import GraphEncoder
 from models.passage_processor import PassageProcessor
 from models.ras_processor import RasProcessor
@@ -67,6 +73,7 @@ class Served:
         if request.input_ids is not None:
             if self.graph_position is not None:
                 check_placeholder(request.input_ids, self.graph_position, self.tokenizer)
+            check_vocabulary(request.input_ids, self.vocabulary_size)
             return list(request.input_ids)
         if request.messages is not None:
             if self.name is not None:

@@ -17,6 +17,7 @@ from inference.engines.errors import (
     EngineClosedError,
     EngineError,
     InvalidRequestError,
+    PromptTooLongError,
     TransientError,
     UnsupportedRequestError,
 )
@@ -151,7 +152,9 @@ async def test_a_busy_server_is_asked_again(address: str) -> None:
         ("status 429 - insufficient_quota", AccessError, None, False),
         ("status 401 - x", AccessError, None, False),
         ("status 404 - x", AccessError, None, False),
-        ("status 400 - x", EngineError, None, False),
+        ("status 400 - x", InvalidRequestError, None, False),
+        ("status 422 - x", InvalidRequestError, None, False),
+        ("status 400 - context_length_exceeded", PromptTooLongError, None, False),
         ("status 403 - x", EngineError, None, False),
     ],
 )

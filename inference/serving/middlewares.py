@@ -1,0 +1,71 @@
+"""Around every handler of the server: failures as OpenAI's error objects, and the key."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from inference.serving.api_errors import ApiError
+from inference.serving.counts import Counts
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Middleware = Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]
+GUARDED = "/v1/"
+
+
+def failures_as_json(counts: Counts, max_body_bytes: int) -> Middleware:
+    """Makes every failure an error object, and counts it."""
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except ApiError as raised:
+            error = raised
+        except web.HTTPException as raised:
+            error = _of_http(raised, request, max_body_bytes)
+        except Exception:
+            logger.exception("a request failed")
+            error = ApiError(500, "internal error; the server's log has it", code="internal")
+        if error.status >= 500:
+            counts.failed += 1
+            logger.warning("%s %d: %s", request.path, error.status, error.message)
+        else:
+            counts.refused += 1
+        return web.json_response(error.body(), status=error.status, headers=error.headers)
+
+    return answer
+
+
+def key_check(api_key: str) -> Middleware:
+    """Refuses callers of /v1 without the key; compares in a time that tells nothing of it."""
+    wanted = _key_bytes(api_key)
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        known = scheme.lower() == "bearer" and hmac.compare_digest(_key_bytes(given), wanted)
+        if request.path.startswith(GUARDED) and not known:
+            message = "no key or a wrong one; send Authorization: Bearer KEY"
+            headers = {"WWW-Authenticate": "Bearer"}
+            raise ApiError(401, message, "Authorization", "invalid_api_key", headers)
+        return await handler(request)
+
+    return check
+
+
+def _key_bytes(key: str) -> bytes:
+    return key.strip().encode("utf-8", "surrogateescape")
+
+
+def _of_http(raised: web.HTTPException, request: web.Request, max_body_bytes: int) -> ApiError:
+    if isinstance(raised, web.HTTPRequestEntityTooLarge):
+        return ApiError(413, f"the body is above {max_body_bytes} bytes; send fewer prompts a call")
+    message = f"{request.method} {request.path}: {raised.reason}; docs/serving.md has the paths"
+    headers = {"Allow": raised.headers["Allow"]} if "Allow" in raised.headers else None
+    return ApiError(raised.status, message, headers=headers)

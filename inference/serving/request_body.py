@@ -1,0 +1,218 @@
+"""The body of a request in OpenAI's protocol, checked, as requests to an engine."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from inference.engines.contract import Constraint, Request, Sampling
+from inference.engines.openai import MOST_STOP_STRINGS
+from inference.serving.api_errors import ApiError
+from inference.serving.refused_fields import check_other_fields
+from models.formats.triples import Triple
+
+MOST_PROMPTS = 1024
+MOST_NEW_TOKENS = 2**31 - 1
+# Below it, logits / temperature leave float32.
+LEAST_TEMPERATURE = 0.01
+# What a field takes, where the library's own message does not say it well.
+SHAPES = {
+    "model": "the name of a model, see GET /v1/models",
+    "prompt": f"a text, token ids, or a list of 1 to {MOST_PROMPTS} of either",
+    "messages": "a list of {role, content}; role is system, user or assistant, content a text",
+    "stop": f"a text or a list of at most {MOST_STOP_STRINGS}, none of them empty",
+    "subgraphs": "a list of graphs, each a list of [subject, predicate, object], no field empty",
+    "structured_outputs": "{regex: text}, {json: schema} or {grammar: text}",
+    "response_format": "{type: text}, {type: json_object} or {type: json_schema, "
+    "json_schema: {name, schema}}",
+    "logprobs": "0 in completions, true or false in chats: only the chosen tokens have one",
+    "top_logprobs": "0: only the chosen tokens have a log-probability",
+}
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+# Bare, as triples are read from a text.
+TripleField = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+TokenIds = Annotated[tuple[int, ...], Field(min_length=1)]
+Texts = Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_PROMPTS)]
+ListOfIds = Annotated[tuple[TokenIds, ...], Field(min_length=1, max_length=MOST_PROMPTS)]
+NewTokens = Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)]
+
+
+class Part(BaseModel):
+    """A part of a body that has no fields but its own."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class StructuredOutputs(Part):
+    """vLLM's field of this name: a form that the whole output has."""
+
+    regex: str | None = None
+    json_schema: str | dict[str, Any] | None = Field(None, alias="json")
+    grammar: str | None = None
+
+
+class NamedSchema(BaseModel):
+    """A schema as OpenAI wraps it; its name, description and `strict` change nothing here."""
+
+    schema_: dict[str, Any] = Field(alias="schema")
+
+
+class ResponseFormat(Part):
+    """OpenAI's field of this name."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: NamedSchema | None = None
+
+
+class Message(Part):
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Body(BaseModel):
+    """What completions and chats have in common; defaults of temperature and top_p are OpenAI's."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+    model: str
+    max_tokens: NewTokens | None = None
+    max_completion_tokens: NewTokens | None = None
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    stop: Text | Annotated[tuple[Text, ...], Field(max_length=MOST_STOP_STRINGS)] | None = None
+    seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
+    soft_prompt: str | None = None
+    subgraphs: tuple[tuple[tuple[TripleField, TripleField, TripleField], ...], ...] | None = None
+    structured_outputs: StructuredOutputs | None = None
+    response_format: ResponseFormat | None = None
+    deadline_seconds: float | None = Field(None, gt=0)
+
+    def options(self, adapter: str | None, deadline_seconds: float | None) -> dict[str, Any]:
+        """What every request of this body has beside its prompt. Raises ApiError."""
+        deadlines = [each for each in (self.deadline_seconds, deadline_seconds) if each]
+        graphs = self.subgraphs
+        return {
+            "adapter": adapter,
+            "soft_prompt": self.soft_prompt,
+            "subgraphs": graphs and tuple(tuple(Triple(*t) for t in graph) for graph in graphs),
+            "sampling": self._sampling(),
+            "constraint": self._constraint(),
+            "deadline_seconds": min(deadlines, default=None),
+        }
+
+    def _sampling(self) -> Sampling:
+        temperature = 1.0 if self.temperature is None else self.temperature
+        if 0 < temperature < LEAST_TEMPERATURE:
+            message = f"temperature: 0, or at least {LEAST_TEMPERATURE}; 0 is greedy"
+            raise ApiError(400, message, "temperature")
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop or ()
+        return Sampling(
+            self._new_tokens(),
+            temperature,
+            1.0 if self.top_p is None else self.top_p,
+            stop,
+            self.seed,
+            self.wants_logprobs(),
+        )
+
+    def _new_tokens(self) -> int:
+        given = {self.max_tokens, self.max_completion_tokens} - {None}
+        if len(given) > 1:
+            message = "max_tokens and max_completion_tokens differ; send one of them"
+            raise ApiError(400, message, "max_tokens")
+        return next(iter(given), None) or Sampling.max_new_tokens
+
+    def wants_logprobs(self) -> bool:
+        """Whether the log-probabilities of the generated tokens are asked for."""
+        raise NotImplementedError
+
+    def _constraint(self) -> Constraint | None:
+        schema = _response_schema(self.response_format)
+        held = self.structured_outputs
+        if held is None:
+            return None if schema is None else Constraint(json_schema=json.dumps(schema))
+        given = held.json_schema
+        as_text = json.dumps(given) if isinstance(given, dict) else given
+        if schema is not None or sum(map(bool, (held.regex, as_text, held.grammar))) != 1:
+            message = "structured_outputs: exactly one of regex, json and grammar, and no"
+            raise ApiError(400, f"{message} response_format beside it", "structured_outputs")
+        return Constraint(held.regex or None, as_text or None, held.grammar or None)
+
+
+class CompletionBody(Body):
+    """Of POST /v1/completions."""
+
+    prompt: str | Texts | TokenIds | ListOfIds
+    logprobs: int | None = Field(None, ge=0, le=0)
+
+    def wants_logprobs(self) -> bool:
+        """Whether the log-probabilities of the generated tokens are asked for."""
+        return self.logprobs is not None
+
+    def requests(self, adapter: str | None, deadline_seconds: float | None) -> list[Request]:
+        """One request a prompt, in order; all with the same graphs, soft prompt and seed."""
+        options = self.options(adapter, deadline_seconds)
+        prompt: Any = self.prompt
+        one = isinstance(prompt, str) or isinstance(prompt[0], int)
+        return [
+            Request(**options, **{"prompt" if isinstance(each, str) else "input_ids": each})
+            for each in ([prompt] if one else prompt)
+        ]
+
+
+class ChatBody(Body):
+    """Of POST /v1/chat/completions."""
+
+    messages: Annotated[tuple[Message, ...], Field(min_length=1)]
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=0)
+
+    def wants_logprobs(self) -> bool:
+        """Whether the log-probabilities of the generated tokens are asked for."""
+        return bool(self.logprobs)
+
+    def requests(self, adapter: str | None, deadline_seconds: float | None) -> list[Request]:
+        """The one request of a chat."""
+        messages = tuple({"role": each.role, "content": each.content} for each in self.messages)
+        return [Request(messages=messages, **self.options(adapter, deadline_seconds))]
+
+
+BodyT = TypeVar("BodyT", bound=Body)
+
+
+def parse_body(kind: type[BodyT], data: bytes) -> BodyT:
+    """Read a body. Raises ApiError (400) that names the first field that is wrong."""
+    try:
+        body = kind.model_validate_json(data)
+    except ValidationError as error:
+        raise _wrong_field(error) from None
+    check_other_fields(body.model_extra or {})
+    return body
+
+
+def _wrong_field(error: ValidationError) -> ApiError:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    if first["type"] == "json_invalid":
+        return ApiError(400, f"the body is not JSON: {first['msg']}", code="invalid_json")
+    if not first["loc"]:
+        return ApiError(400, "the body is no JSON object; send {...}", code="invalid_json")
+    name = str(first["loc"][0])
+    place = name + "".join(f"[{part}]" for part in first["loc"][1:] if isinstance(part, int))
+    said = SHAPES.get(name) or first["msg"].replace("Input should be", "must be")
+    return ApiError(400, f"{place}: {said}", name, "invalid_value")
+
+
+def _response_schema(wanted: ResponseFormat | None) -> dict[str, Any] | None:
+    if wanted is None or wanted.type == "text":
+        return None
+    if wanted.type == "json_object":
+        return {"type": "object"}
+    if wanted.json_schema is None:
+        message = f"response_format: {SHAPES['response_format']}"
+        raise ApiError(400, message, "response_format")
+    return wanted.json_schema.schema_

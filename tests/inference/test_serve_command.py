@@ -1,0 +1,125 @@
+"""serve.py by its real command line: what it refuses, and how it stops."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import openai
+import pytest
+
+import inference.serve
+from tests.components import stirred_backbone, t2t_component
+from tests.run_main import run_main
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = "very-secret"
+
+
+@pytest.fixture(scope="module")
+def t2t(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("serve")
+    return t2t_component(folder / "t2t", stirred_backbone(folder / "tiny"), stirred=0.3)
+
+
+@pytest.fixture
+def process(t2t: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
+    monkeypatch.setenv("TRIVIUM_API_KEY", KEY)
+    running = subprocess.Popen(
+        [
+            sys.executable, str(ROOT / "inference" / "serve.py"), "--adapter", f"extract={t2t}",
+            "--engine", "transformers", "--dtype", "float32", "--port", "0", "--json",
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    yield running
+    running.kill()
+    running.communicate()
+
+
+def address_in(lines: IO[str], seen: list[str]) -> str:
+    """Where a server says that it listens."""
+    for line in lines:
+        seen.append(line)
+        found = re.search(r"http://127\.0\.0\.1:\d+/v1", line)
+        if found:
+            return found[0]
+    raise AssertionError("".join(seen)[-2000:])
+
+
+@pytest.mark.slow
+def test_sigterm_finishes_what_runs(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None
+    seen: list[str] = []
+    address = address_in(process.stderr, seen)
+    client = openai.OpenAI(base_url=address, api_key=KEY, max_retries=0)
+    assert [model.id for model in client.models.list()] == ["tiny", "extract"]
+    answers: list[openai.types.Completion] = []
+    prompt = {"model": "extract", "prompt": "On and on", "max_tokens": 400, "temperature": 0}
+    call = threading.Thread(target=lambda: answers.append(client.completions.create(**prompt)))
+    call.start()
+    wait_until_at_work(address)
+    process.send_signal(signal.SIGTERM)
+    call.join(timeout=120)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert answers[0].usage.completion_tokens > 0
+    served = json.loads(output.splitlines()[-1])
+    assert (served["answered"], served["abandoned"], served["failed"]) == (1, 0, 0)
+    assert served["output_tokens"] == answers[0].usage.completion_tokens
+    assert KEY not in "".join([output, errors, *seen])
+    with pytest.raises(openai.APIConnectionError):
+        client.models.list()
+
+
+def wait_until_at_work(address: str) -> None:
+    """Until the server has a request under way."""
+    health = address.removesuffix("/v1") + "/health"
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with urllib.request.urlopen(health) as response:
+            if json.load(response)["running"]:
+                return
+    raise AssertionError("no request came under way")
+
+
+def refusal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> str:
+    """What the command says as it ends before any model is loaded."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("an engine was opened")
+
+    monkeypatch.setattr(inference.serve, "build_engine", never)
+    with pytest.raises(SystemExit) as ended:
+        run_main(monkeypatch, inference.serve.main, *arguments)
+    return f"{ended.value.code} {capsys.readouterr().err}"
+
+
+def test_what_is_wrong_is_said_before_a_model_is_loaded(
+    t2t: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cases = [
+            (["--adapter", "t2t"], "NAME=FOLDER"),
+            (["--adapter", f"a={t2t}", "--adapter", f"a={t2t}"], "one name"),
+            (["--adapter", f"tiny={t2t}"], "--backbone-name"),
+            (["--adapter", "a=/nowhere"], "/nowhere"),
+            (["--engine", "openai"], "endpoint already"),
+            (["--constrain"], "structured_outputs"),
+            (["--adapter", f"a={t2t}", "--port", port], "in use.*--port"),
+        ]
+        for arguments, message in cases:
+            assert re.search(message, refusal(monkeypatch, capsys, *arguments), re.DOTALL)
+    monkeypatch.setenv("TRIVIUM_API_KEY", " ")
+    assert "set and empty" in refusal(monkeypatch, capsys, "--adapter", f"a={t2t}")
