@@ -106,16 +106,18 @@ def with_triplets(item: PassageItem, limit: int) -> PassageItem:
 
 
 def as_table_item(item: PassageItem, options: argparse.Namespace) -> PassageItem | None:
-    """A passage as a table of its facts, whose triplets have no sentence to quote.
+    """A passage as a table of its facts, whose rows are the triplets' proofs.
 
     None for one that `--tables` does not choose, or with too few facts.
     """
     chosen = is_table(item.sample, options.tables, options.seed)
-    table = as_table(item.sample, options.seed) if chosen else None
-    if table is None:
+    made = as_table(item.sample, options.seed) if chosen else None
+    if made is None:
         return None
-    triplets = (replace(t, proof="") for t in conditions_of_facts(table.text, table.triples))
-    return _chosen_triplets(replace(item, sample=table), triplets, options.max_triplets)
+    table, rows = made
+    triplets = conditions_of_facts(table.text, table.triples)
+    quoting = [replace(t, proof=row) for t, row in zip(triplets, rows, strict=True)]
+    return _chosen_triplets(replace(item, sample=table), quoting, options.max_triplets)
 
 
 def _chosen_triplets(

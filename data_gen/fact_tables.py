@@ -1,7 +1,8 @@
 """Passages rewritten as an information box reads once its markup is gone: labels and values.
 
-MuSiQue's corpus holds many such passages and its annotations hardly any, so that an extractor that
-has only seen sentences quotes the whole box as the proof of each fact.
+MuSiQue's corpus holds many such passages and its annotations hardly any. An extractor that has only
+seen sentences quotes a whole box as the proof of each fact, and goes on to the next fact without a
+conclusion where no full stop ends the quotation; the proof here is the fact's own row.
 """
 
 import random
@@ -44,30 +45,31 @@ def is_table(sample: TriplesSample, share: float, seed: int) -> bool:
     return hash_fraction(f"table/{sample.id}", seed) < share
 
 
-def as_table(sample: TriplesSample, seed: int) -> TriplesSample | None:
+def as_table(sample: TriplesSample, seed: int) -> tuple[TriplesSample, list[str]] | None:
     """The passage's facts about its title as rows in one line, in place of its sentences.
 
-    None where its title has fewer than two rows.
+    Returns the passage and the row of each of its facts; None where its title has fewer than two
+    rows.
     """
     title = sample.text.partition(": ")[0]
     facts = [fact for fact in sample.triples if fact.subject == title]
-    rows = _rows(facts)
-    if len(rows) < FEWEST_ROWS:
+    values = _values(facts)
+    if len(values) < FEWEST_ROWS:
         return None
     rng = random.Random(f"{seed}:rows:{sample.id}")
-    order = rng.sample(list(rows), len(rows))
-    lines = [f"{_label(predicate, rng)} {' '.join(rows[predicate])}" for predicate in order]
-    placed = [fact for predicate in order for fact in facts if fact.predicate == predicate]
-    text = f"{title}: {' '.join([*rng.choice(([title], [])), *lines])}"
-    return replace(sample, text=text, triples=placed)
+    order = rng.sample(list(values), len(values))
+    rows = {name: f"{_label(name, rng)} {' '.join(values[name])}" for name in order}
+    placed = [fact for name in order for fact in facts if fact.predicate == name]
+    text = f"{title}: {' '.join([*rng.choice(([title], [])), *rows.values()])}"
+    return replace(sample, text=text, triples=placed), [rows[fact.predicate] for fact in placed]
 
 
-def _rows(facts: Iterable[Triple]) -> dict[str, list[str]]:
-    """The values of each relation."""
-    rows: dict[str, list[str]] = {}
+def _values(facts: Iterable[Triple]) -> dict[str, list[str]]:
+    """The objects of each relation."""
+    values: dict[str, list[str]] = {}
     for fact in facts:
-        rows.setdefault(fact.predicate, []).append(fact.object)
-    return rows
+        values.setdefault(fact.predicate, []).append(fact.object)
+    return values
 
 
 def _label(predicate: str, rng: random.Random) -> str:

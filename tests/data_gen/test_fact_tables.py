@@ -1,5 +1,6 @@
 """Passages rewritten as tables of labels and values."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -25,14 +26,16 @@ FILM = TriplesSample(
 
 
 def test_a_table_holds_the_facts_of_its_title_row_by_row() -> None:
-    table = as_table(FILM, 0)
-    assert table is not None and table.text.startswith("Seed: ")
-    assert "Directed by Ann Lee" in table.text and "Country Norway" in table.text
-    assert "Starring Bo Ek Al Ro" in table.text and "Oslo" not in table.text
-    assert {fact.object for fact in table.triples} == {"Ann Lee", "Norway", "Bo Ek", "Al Ro"}
-    places = [table.text.index(fact.object) for fact in table.triples]
+    made = as_table(FILM, 0)
+    assert made is not None and made == as_table(FILM, 0)
+    table, rows = made
+    assert table.text.startswith("Seed: ") and "Oslo" not in table.text
+    by_object = {fact.object: row for fact, row in zip(table.triples, rows, strict=True)}
+    assert by_object.pop("Ann Lee") == "Directed by Ann Lee"
+    assert by_object.pop("Norway") == "Country Norway"
+    assert by_object == dict.fromkeys(("Bo Ek", "Al Ro"), "Starring Bo Ek Al Ro")
+    places = [table.text.index(row) for row in rows]
     assert places == sorted(places)
-    assert as_table(FILM, 0) == table
 
 
 def test_a_passage_with_one_row_stays_as_it_is() -> None:
@@ -47,7 +50,7 @@ def test_so_many_are_chosen_as_asked(chance: float) -> None:
     assert abs(chosen / 2000 - chance) < 0.04
 
 
-def test_the_command_writes_tables_without_proofs(tmp_path: Path) -> None:
+def test_the_command_writes_tables_whose_rows_are_proofs(tmp_path: Path) -> None:
     made = run("build_world.py", "--questions", "8", "--out", tmp_path / "world", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     arguments = ("--source", f"world={tmp_path / 'world'}", "--tokenizer", "words")
@@ -57,7 +60,9 @@ def test_the_command_writes_tables_without_proofs(tmp_path: Path) -> None:
     done = run("build_conditions.py", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     passages = list(by_passage(read_all(tmp_path / "out")["train"]))
-    bare = [p for p in passages if not any(triplet.proof for triplet in p.triplets)]
-    assert 0.3 < len(bare) / len(passages) < 0.7
-    for passage in bare:
-        assert all(triplet.condition and triplet.conclusion for triplet in passage.triplets)
+    tables = [p for p in passages if not p.text.endswith(".")]
+    assert 0.3 < len(tables) / len(passages) < 0.7
+    proofs = [(p.text, triplet.proof) for p in tables for triplet in p.triplets]
+    assert all(proof and proof in text and len(proof) < len(text) for text, proof in proofs)
+    card = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))
+    assert card["kinds"]["rewritten as a table"] == len(tables)
