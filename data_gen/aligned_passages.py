@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from data_gen.entity_text import mentions
 from data_gen.passage_triples import canonical_triples, complete_with_weak, passage_key
@@ -25,24 +26,30 @@ def stated_by(passage: PassageRecord, fact: Triple) -> bool:
     return bool(fact.object) and fact.object in passage.text and subject_there
 
 
-def collect_aligned(
-    records: Iterable[QuestionRecord], corpus: Mapping[str, PassageRecord]
-) -> Aligned:
-    """Passages by content key, each with its stated facts over all records, in a stable order.
+def stated_facts(
+    record: QuestionRecord, corpus: Mapping[str, PassageRecord]
+) -> Iterator[tuple[PassageRecord, Triple]]:
+    """The annotated facts of one question, each with the passage that states it.
 
     Of decompositions only the steps `entity >> relation` give facts; a question in words has no
     relation to name.
     """
+    for step in _fact_steps(record, corpus):
+        if step.passage is not None and stated_by(step.passage, step.fact):
+            yield step.passage, step.fact
+
+
+def collect_aligned(
+    records: Iterable[QuestionRecord], corpus: Mapping[str, PassageRecord]
+) -> Aligned:
+    """Passages by content key, each with its stated facts over all records, in a stable order."""
     aligned: Aligned = {}
     for record in records:
-        for step in _fact_steps(record, corpus):
-            passage = step.passage
-            if passage is None or not stated_by(passage, step.fact):
-                continue
+        for passage, fact in stated_facts(record, corpus):
             key = passage_key(passage.title, passage.text)
             facts = aligned.setdefault(key, (passage, []))[1]
-            if step.fact not in facts:
-                facts.append(step.fact)
+            if fact not in facts:
+                facts.append(fact)
     return aligned
 
 
@@ -89,29 +96,38 @@ def sample_id(source: str, passage: PassageRecord) -> str:
 
 def aligned_samples(source: str, aligned: Aligned) -> list[TriplesSample]:
     """One sample a passage: annotated facts, completed with weak labels."""
-    samples = []
-    for passage, facts in aligned.values():
-        triples = complete_with_weak(passage.title, passage.text, facts)
-        text = passage_text(passage.title, passage.text)
-        samples.append(TriplesSample(sample_id(source, passage), text, triples))
-    return samples
+    return [aligned_sample(source, passage, facts) for passage, facts in aligned.values()]
+
+
+def aligned_sample(source: str, passage: PassageRecord, facts: Sequence[Triple]) -> TriplesSample:
+    """The sample of one passage: annotated facts, completed with weak labels."""
+    triples = complete_with_weak(passage.title, passage.text, facts)
+    text = passage_text(passage.title, passage.text)
+    return TriplesSample(sample_id(source, passage), text, triples)
+
+
+def weak_place(passage: PassageRecord, seed: int) -> float:
+    """Where a passage without annotation stands among those that weak labels are made for."""
+    return hash_fraction(f"weak/{passage.title}", seed)
+
+
+def weak_sample(source: str, passage: PassageRecord) -> TriplesSample | None:
+    """The sample of a passage without annotation; one weak triple is not enough for one."""
+    triples = weak_triples(passage.title, passage.text)
+    if len(triples) < 2:
+        return None
+    text = passage_text(passage.title, passage.text)
+    chosen = canonical_triples(passage.text, triples)
+    return TriplesSample(sample_id(f"{source}/weak", passage), text, chosen)
 
 
 def weak_only_samples(
     source: str, passages: Iterable[PassageRecord], limit: int, seed: int
 ) -> list[TriplesSample]:
-    """At most `limit` samples of passages without annotation; one weak triple is not enough."""
-    ordered = sorted(passages, key=lambda p: hash_fraction(f"weak/{p.title}", seed))
-    samples: list[TriplesSample] = []
-    for passage in ordered:
-        if len(samples) >= limit:
-            break
-        triples = weak_triples(passage.title, passage.text)
-        if len(triples) >= 2:
-            text = passage_text(passage.title, passage.text)
-            chosen = canonical_triples(passage.text, triples)
-            samples.append(TriplesSample(sample_id(f"{source}/weak", passage), text, chosen))
-    return samples
+    """At most `limit` samples of passages without annotation, in the order of `weak_place`."""
+    ordered = sorted(passages, key=lambda passage: weak_place(passage, seed))
+    samples = (weak_sample(source, passage) for passage in ordered)
+    return list(islice((sample for sample in samples if sample), limit))
 
 
 def shortened(sample: TriplesSample, max_words: int) -> TriplesSample:

@@ -16,11 +16,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from data_gen.card import CountTokens, instruction_figures, token_counter, write_card
+from data_gen.card import instruction_figures, token_counter, write_card
 from data_gen.helper_material import SampleOptions
 from data_gen.helpers_build import HelpersBuild
 from data_gen.labels import CheckedSamples, check_labels
 from data_gen.source_args import add_common_options, named_path
+from data_gen.streaming.tallies import CountTokens
 from data_gen.write_splits import write_splits
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table

@@ -15,21 +15,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from data_gen.card import CountTokens, ras_figures, token_counter, write_card
-from data_gen.labels import CheckedSamples, check_labels
-from data_gen.sampling import (
-    PlanSampling,
-    choose_plan_samples,
-    first_plan_counts,
-    label_by_steps_alone,
-)
-from data_gen.source_args import add_common_options, named_path
+from data_gen.shard_files import report_shard, write_shard
+from data_gen.shards import WHOLE, add_shard_option
+from data_gen.source_args import add_common_options, named_path, parse_options
+from data_gen.streaming.workspace import output
 from data_gen.subq_build import SubqBuild
-from data_gen.write_splits import write_splits
+from data_gen.subq_finish import finish_subq
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
-from models.atomic import atomic_directory
-from models.formats.records import RasSample
 
 _SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
 
@@ -94,7 +87,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="at most N questions of that file, chosen by a hash of their ids",
     )  # fmt: skip
     add_common_options(parser)
-    options = parser.parse_args(arguments)
+    add_shard_option(parser)
+    options = parse_options(parser, arguments)
     if not options.source and not options.no_retrieval:
         parser.error("give at least one --source or --no-retrieval")
     if options.top_k < 1 or options.max_triples < 1:
@@ -102,58 +96,15 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     return options
 
 
-def make_card(
-    build: SubqBuild,
-    checked: CheckedSamples[RasSample],
-    counts: dict[str, int],
-    count_tokens: CountTokens,
-    unit: str,
-) -> dict[str, Any]:
-    """The card of a build: the figures of RAS Table 4 and where they come from."""
-    options = build.options
-    figures = ras_figures(checked.samples, count_tokens)
-    return {
-        "title": "Planner and answerer samples",
-        "splits": counts,
-        "counted_in": unit,
-        "planning": {
-            **figures["plan"],
-            "kind_foretold_by_steps_alone": round(label_by_steps_alone(checked.samples), 3),
-        },
-        "answering": figures["answer"],
-        "counts": {
-            **build.counts,
-            **first_plan_counts(checked.samples),
-            "prompts that came again": checked.repeats,
-            "contradictory samples dropped": checked.contradictions,
-        },
-        "triples_of_passages": build.triples.counts,
-        "skipped_records": dict(build.skipped.counts),
-        "skipped_examples": build.skipped.examples,
-        "options": {
-            "seed": options.seed,
-            "fractions": list(options.fractions),
-            "top_k": options.top_k,
-            "max_triples": options.max_triples,
-            "gold_rate": options.gold_rate,
-            "plan_samples_per_question": options.plan_samples_per_question,
-            "first_plan_fraction": options.first_plan_fraction,
-            "balance_plans": options.balance_plans,
-            "answer_fraction": options.answer_fraction,
-            "extracted_triples": options.triples.name if options.triples else None,
-        },
-        "sources": build.sources,
-        "samples_to_read": [sample.to_json() for sample in _examples(checked.samples)],
-    }
-
-
-def _examples(samples: list[RasSample]) -> list[RasSample]:
-    """Five samples: one of each label kind, the rest answers."""
-    chosen: dict[str, RasSample] = {}
-    for sample in samples:
-        kind = sample.label.split(" ", 1)[0] if sample.task == "plan" else "answer"
-        chosen.setdefault(f"{kind}/{bool(sample.history)}", sample)
-    return list(chosen.values())[:5]
+def report(card: dict[str, Any], options: argparse.Namespace) -> None:
+    """Print what a build made."""
+    rows: list[list[Any]] = [["split", name, count] for name, count in card["splits"].items()]
+    rows += [["label", label, count] for label, count in card["planning"].get("labels", {}).items()]
+    rows += [["count", name, count] for name, count in card["counts"].items()]
+    print_table("Planner and answerer samples", ["kind", "what", "number"], rows)
+    if options.json:
+        keys = ("splits", "planning", "answering", "counts")
+        emit_json({"out": str(options.out), **{key: card[key] for key in keys}})
 
 
 @one_line_errors(OSError, ValueError)
@@ -161,32 +112,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = parse_arguments(arguments)
     logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
-    build = SubqBuild(options)
-    sampling = PlanSampling(
-        options.plan_samples_per_question,
-        options.first_plan_fraction,
-        options.seed,
-        options.balance_plans,
-        options.answer_fraction,
-    )
-    made = build.samples()
-    checked = check_labels(choose_plan_samples(made, sampling), options.skip_contradictions)
-    if not checked.samples:
-        raise SystemExit("no samples: the sources hold no questions")
-    count_tokens, unit = token_counter(options.tokenizer)
-    with atomic_directory(options.out) as folder:
-        counts = write_splits(
-            folder, checked.samples, lambda s: s.question_id, options.seed, options.fractions
-        )
-        card = make_card(build, checked, counts, count_tokens, unit)
-        write_card(folder, card)
-    rows: list[list[Any]] = [["split", name, count] for name, count in counts.items()]
-    rows += [["label", label, count] for label, count in card["planning"].get("labels", {}).items()]
-    rows += [["count", name, count] for name, count in card["counts"].items()]
-    print_table("Planner and answerer samples", ["kind", "what", "number"], rows)
-    if options.json:
-        keys = ("splits", "planning", "answering", "counts")
-        emit_json({"out": str(options.out), **{key: card[key] for key in keys}})
+    with output(options.out) as (folder, work):
+        build = SubqBuild(options, work, options.shard or WHOLE)
+        made, look_ups = build.questions(), build.triples.look_ups
+        if options.shard:
+            card = write_shard(
+                folder, "build_subq", options, made, build.deal, build.found, look_ups
+            )
+        else:
+            card = finish_subq(made, build.found, look_ups, options, folder, work)
+    (report_shard if options.shard else report)(card, options)
 
 
 if __name__ == "__main__":

@@ -14,16 +14,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from data_gen.card import CountTokens, token_counter, triples_figures, write_card
-from data_gen.source_args import add_common_options, named_path
+from data_gen.shard_files import report_shard, write_shard
+from data_gen.shards import WHOLE, add_shard_option
+from data_gen.source_args import add_common_options, named_path, parse_options
 from data_gen.sources.open_source import TRIPLE_SOURCES
+from data_gen.streaming.workspace import output
 from data_gen.triples_build import QA_SOURCES, TriplesBuild
+from data_gen.triples_finish import finish_triples
 from data_gen.triples_options import add_triples_options
-from data_gen.write_splits import write_splits
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
-from models.atomic import atomic_directory
-from models.formats.records import TriplesSample
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -38,30 +38,17 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )  # fmt: skip
     add_triples_options(parser, names)
     add_common_options(parser)
-    return parser.parse_args(arguments)
+    add_shard_option(parser)
+    return parse_options(parser, arguments)
 
 
-def make_card(
-    build: TriplesBuild,
-    samples: list[TriplesSample],
-    counts: dict[str, int],
-    count_tokens: CountTokens,
-    unit: str,
-) -> dict[str, Any]:
-    """The card of a build."""
-    return {
-        "title": "Text-to-triples samples",
-        "splits": counts,
-        "counted_in": unit,
-        "figures": triples_figures(samples, count_tokens),
-        "kinds": dict(build.kinds),
-        "skipped_records": dict(build.skipped.counts),
-        "skipped_examples": build.skipped.examples,
-        "sources": build.sources,
-        "seed": build.options.seed,
-        "labelling_functions": build.agreement,
-        "samples_to_read": [sample.to_json() for sample in samples[:5]],
-    }
+def report(card: dict[str, Any], options: argparse.Namespace) -> None:
+    """Print what a build made."""
+    counts = {**card["splits"], **card["kinds"], **card["skipped_records"]}
+    rows = [[key, value] for key, value in counts.items()]
+    print_table("Text-to-triples samples", ["what", "samples"], rows)
+    if options.json:
+        emit_json({"out": str(options.out), **{k: card[k] for k in ("splits", "figures", "kinds")}})
 
 
 @one_line_errors(OSError, ValueError)
@@ -69,21 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = parse_arguments(arguments)
     logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
-    build = TriplesBuild(options)
-    samples = build.samples()
-    if not samples:
-        raise SystemExit("no samples: the sources hold no text with triples that it states")
-    count_tokens, unit = token_counter(options.tokenizer)
-    with atomic_directory(options.out) as folder:
-        counts = write_splits(folder, samples, lambda s: s.id, options.seed, options.fractions)
-        card = make_card(build, samples, counts, count_tokens, unit)
-        write_card(folder, card)
-    rows = [
-        [key, value] for key, value in {**counts, **build.kinds, **build.skipped.counts}.items()
-    ]
-    print_table("Text-to-triples samples", ["what", "samples"], rows)
-    if options.json:
-        emit_json({"out": str(options.out), **{k: card[k] for k in ("splits", "figures", "kinds")}})
+    with output(options.out) as (folder, work):
+        build = TriplesBuild(options, work, options.shard or WHOLE)
+        items = build.items()
+        if options.shard:
+            card = write_shard(folder, "build_triples", options, items, build.deal, build.found)
+        else:
+            card = finish_triples(items, build.found, options, folder, work)
+    (report_shard if options.shard else report)(card, options)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,18 @@
 
 import json
 import logging
-import statistics
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_gen.labels import sample_prompt
+from data_gen.figures import ConditionsFigures, RasFigures, TriplesFigures
+from data_gen.streaming.tallies import CountTokens, spread_of
 from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
-from models.formats.triples import Triple, format_triples
 
 logger = logging.getLogger(__name__)
 WORDS_UNIT = "whitespace words"
-CountTokens = Callable[[Sequence[str]], list[int]]
 
 
 def token_counter(name: str) -> tuple[CountTokens, str]:
@@ -44,82 +43,36 @@ def _token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     return ids
 
 
-def spread(values: Sequence[int]) -> dict[str, float]:
+def spread(values: Iterable[int]) -> dict[str, float]:
     """Minimum, mean, median, 90th percentile and maximum; empty for no values."""
-    if not values:
-        return {}
-    ordered = sorted(values)
-    return {
-        "min": ordered[0],
-        "mean": round(statistics.fmean(ordered), 1),
-        "median": statistics.median(ordered),
-        "p90": ordered[int(0.9 * (len(ordered) - 1))],
-        "max": ordered[-1],
-    }
+    return spread_of(Counter(values))
 
 
-def graph_sizes(triples: Sequence[Triple]) -> tuple[int, int]:
-    """Nodes and edges of a graph; each triple counts two edges, with its inverse (RAS eq. 5)."""
-    nodes = {text for triple in triples for text in (triple.subject, triple.object)}
-    return len(nodes), 2 * len(set(triples))
-
-
-def task_figures(samples: Sequence[RasSample], count_tokens: CountTokens) -> dict[str, Any]:
-    """One column of RAS Table 4."""
-    graphs = [graph_sizes([t for step in s.history for t in step.triples]) for s in samples]
-    subqueries = [s.label for s in samples if s.task == "plan" and s.label.startswith("[SUBQ]")]
-    figures: dict[str, Any] = {
-        "queries": len(samples),
-        "input_tokens": spread(count_tokens([sample_prompt(s) for s in samples])),
-        "output_tokens": spread(count_tokens([s.label for s in samples])),
-        "subqueries": spread([len(s.history) for s in samples]),
-        "nodes": spread([nodes for nodes, _ in graphs]),
-        "edges": spread([edges for _, edges in graphs]),
-        "empty_histories": sum(not s.history for s in samples),
-    }
-    if subqueries:
-        figures["subq_tokens"] = spread(count_tokens(subqueries))
-    if any(s.task == "plan" for s in samples):
-        figures["labels"] = dict(Counter(s.label.split(" ", 1)[0] for s in samples))
-    return figures
-
-
-def ras_figures(samples: Sequence[RasSample], count_tokens: CountTokens) -> dict[str, Any]:
+def ras_figures(samples: Iterable[RasSample], count_tokens: CountTokens) -> dict[str, Any]:
     """Both columns of RAS Table 4: planning and answering."""
-    by_task = {task: [s for s in samples if s.task == task] for task in ("plan", "answer")}
-    return {task: task_figures(chosen, count_tokens) for task, chosen in by_task.items()}
+    figures = RasFigures(count_tokens)
+    for sample in samples:
+        figures.add(sample)
+    return figures.figures()
 
 
-def triples_figures(samples: Sequence[TriplesSample], count_tokens: CountTokens) -> dict[str, Any]:
+def triples_figures(samples: Iterable[TriplesSample], count_tokens: CountTokens) -> dict[str, Any]:
     """Sizes of text-to-triples samples."""
-    targets = [format_triples(sample.triples) for sample in samples]
-    predicates = Counter(t.predicate for sample in samples for t in sample.triples)
-    return {
-        "samples": len(samples),
-        "input_tokens": spread(count_tokens([sample.text for sample in samples])),
-        "output_tokens": spread(count_tokens(targets)),
-        "triples": spread([len(sample.triples) for sample in samples]),
-        "predicates": dict(predicates.most_common(30)),
-    }
+    figures = TriplesFigures(count_tokens)
+    for sample in samples:
+        figures.add(sample)
+    return figures.figures()
 
 
 def conditions_figures(
-    samples: Sequence[ConditionSample], count_tokens: CountTokens
+    samples: Iterable[ConditionSample], count_tokens: CountTokens
 ) -> dict[str, Any]:
     """Sizes of condition triplets, field by field, and how many a passage gives."""
-    aspects = Counter(sample.condition.rpartition("; ")[2] for sample in samples)
-    return {
-        "triplets": len(samples),
-        "passages": len({sample.text for sample in samples}),
-        "triplets_of_a_passage": spread(list(Counter(s.text for s in samples).values())),
-        "text_tokens": spread(count_tokens(list({sample.text for sample in samples}))),
-        **{
-            f"{name}_tokens": spread(count_tokens([getattr(s, name) for s in samples]))
-            for name in ("condition", "proof", "conclusion")
-        },
-        "empty_proofs": sum(not sample.proof for sample in samples),
-        "aspects": dict(aspects.most_common(30)),
-    }
+    with tempfile.TemporaryDirectory() as folder:
+        figures = ConditionsFigures(count_tokens, Path(folder))
+        for sample in samples:
+            figures.add(sample)
+        return figures.figures()
 
 
 def instruction_figures(

@@ -1,90 +1,76 @@
-"""Condition triplets of all sources of one build, passage by passage."""
+"""Candidates for condition triplets of all sources of one build, passage by passage."""
 
 import argparse
-from collections import Counter
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from tqdm import tqdm
 
 from data_gen.aligned_passages import sample_id, supporting_titles
 from data_gen.condition_triplets import conditions_of_facts
 from data_gen.fact_tables import as_table, is_table
+from data_gen.found import Found
+from data_gen.passage_items import SENTENCES, PassageItem
 from data_gen.sentence_claims import conditions_of_sentences
+from data_gen.shards import WHOLE, Shard
 from data_gen.solving_steps import context_passages
-from data_gen.source_args import NamedPath, SkippedRecords, source_entry
+from data_gen.source_args import NamedPath, source_entry
 from data_gen.sources.open_source import read_questions
+from data_gen.streaming.disk_groups import DiskGroups
 from data_gen.triples_build import TriplesBuild
 from data_gen.weak_triples import weak_triples
 from models.formats.conditions import ConditionTriplet
 from models.formats.prompts import passage_text
-from models.formats.records import ConditionSample, PassageRecord, QuestionRecord, TriplesSample
+from models.formats.records import PassageRecord, QuestionRecord, TriplesSample
 
 SENTENCE_SOURCE = "hotpotqa"
 
 
 class ConditionsBuild:
-    """Collects the samples of all sources and what the card says about them.
+    """Makes the candidates of all sources and counts what the card says about them.
 
     Sources with annotated facts give them by way of `TriplesBuild`; HotpotQA gives its supporting
-    sentences, and with them what labelling functions find in the same passage.
+    sentences, and with them what labelling functions find in the same passage. `work` and `shard`
+    are as there.
     """
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        facts = [source for source in options.source if source.name != SENTENCE_SOURCE]
-        self.facts = TriplesBuild(argparse.Namespace(**{**vars(options), "source": facts}))
-        self.skipped: SkippedRecords = self.facts.skipped
-        self.kinds: Counter[str] = self.facts.kinds
+    def __init__(self, options: argparse.Namespace, work: Path, shard: Shard = WHOLE) -> None:
+        self.options, self.work = options, work
+        self.facts = TriplesBuild(facts_options(options), work, shard)
+        self.deal = self.facts.deal
+        self.skipped = self.facts.skipped
+        self.kinds = self.facts.kinds
         self.sources = self.facts.sources
-        self._texts: set[str] = set()
 
-    def samples(self) -> list[ConditionSample]:
-        """One record a triplet; those of one passage follow each other and share its text."""
-        samples: list[ConditionSample] = []
-        for sentences in self.facts.samples():
-            fact_sample, triplets = self._triplets(sentences)
-            samples.extend(self._records(fact_sample.id, fact_sample.text, triplets))
-        for source in self.options.source:
-            if source.name == SENTENCE_SOURCE:
-                samples.extend(self._sentences(source))
-        return samples
+    def items(self) -> Iterator[PassageItem]:
+        """The candidates of every source; those of facts first."""
+        for item in self.facts.items():
+            # A shard makes the triplets of all its passages; a whole build of those that it takes.
+            parted = self.deal.shard.count > 1
+            yield with_triplets(item, self.options) if parted else item
+        sentences = (source for source in self.options.source if source.name == SENTENCE_SOURCE)
+        for number, source in enumerate(sentences):
+            yield from self._sentences(SENTENCES + number, source)
 
-    def _triplets(self, sample: TriplesSample) -> tuple[TriplesSample, list[ConditionTriplet]]:
-        """A passage, or the table in its place, and its triplets; a table has no sentences."""
-        share, seed = self.options.tables, self.options.seed
-        table = as_table(sample, seed) if is_table(sample, share, seed) else None
-        if table is None:
-            return sample, conditions_of_facts(sample.text, sample.triples)
-        self.kinds["rewritten as a table"] += 1
-        return table, [replace(t, proof="") for t in conditions_of_facts(table.text, table.triples)]
+    def found(self) -> Found:
+        """What was counted so far."""
+        return self.facts.found()
 
-    def _records(
-        self, passage_id: str, text: str, triplets: Iterable[ConditionTriplet]
-    ) -> Iterator[ConditionSample]:
-        """The first triplets of a passage in the order of their proofs, each condition once.
-
-        None for a passage that another source has given before.
-        """
-        if text in self._texts:
-            self.kinds["left out: another source's passage"] += 1
-            return
-        self._texts.add(text)
-        distinct: dict[str, ConditionTriplet] = {}
-        for triplet in triplets:
-            distinct.setdefault(triplet.condition, triplet)
-        ordered = sorted(distinct.values(), key=lambda t: max(text.find(t.proof or "\0"), 0))
-        kept = ordered[: self.options.max_triplets]
-        self.kinds["left out: more triplets than a passage may give"] += len(ordered) - len(kept)
-        for number, triplet in enumerate(kept):
-            yield ConditionSample(f"{passage_id}/{number}", text, **vars(triplet))
-
-    def _sentences(self, source: NamedPath) -> Iterator[ConditionSample]:
+    def _sentences(self, number: int, source: NamedPath) -> Iterator[PassageItem]:
         on_error = self.skipped.handler(source.name)
-        records = list(tqdm(read_questions(source.name, source.path, on_error), source.name))
-        records = records[: self.options.limit]
-        self.sources.append(source_entry(source, len(records)))
-        for passage, sentences, chosen in supporting_sentences(records):
+        found = _SupportingSentences(self.work)
+        count = 0
+        for record in tqdm(read_questions(source.name, source.path, on_error), source.name):
+            if self.options.limit is None or count < self.options.limit:
+                count += 1
+                found.add(record)
+        self.sources.append(source_entry(source, count))
+        for place, (passage, sentences, chosen) in enumerate(found.passages()):
+            if not self.deal.owns(sample_id(source.name, passage), passage):
+                continue
+            self.kinds.place = (number, place, 0)
             if passage.title in self.facts.excluded:
                 self.kinds["left out: supports a test question"] += 1
                 continue
@@ -95,25 +81,72 @@ class ConditionsBuild:
                 self.kinds["left out: no sentence that can be read alone"] += 1
                 continue
             self.kinds[source.name] += 1
-            yield from self._records(sample_id(source.name, passage), text, [*stated, *told])
+            sample = TriplesSample(sample_id(source.name, passage), text, [])
+            item = PassageItem((number, place), sample)
+            yield _chosen_triplets(item, [*stated, *told], self.options.max_triplets)
+        found.close()
 
 
-def supporting_sentences(
-    records: Iterable[QuestionRecord],
-) -> Iterator[tuple[PassageRecord, list[str], list[int]]]:
+def facts_options(options: argparse.Namespace) -> argparse.Namespace:
+    """The options of the part of a build that goes by way of `TriplesBuild`."""
+    facts = [source for source in options.source if source.name != SENTENCE_SOURCE]
+    return argparse.Namespace(**{**vars(options), "source": facts})
+
+
+def with_triplets(item: PassageItem, options: argparse.Namespace) -> PassageItem:
+    """A candidate with the condition triplets of its facts, where it has none yet.
+
+    Of those that are to be rewritten as a table, which has no sentences, with the table's text.
+    """
+    if item.triplets is not None:
+        return item
+    sample, limit, seed = item.sample, options.max_triplets, options.seed
+    table = as_table(sample, seed) if is_table(sample, options.tables, seed) else None
+    if table is None:
+        return _chosen_triplets(item, conditions_of_facts(sample.text, sample.triples), limit)
+    stated = conditions_of_facts(table.text, table.triples)
+    bare = [replace(triplet, proof="") for triplet in stated]
+    return _chosen_triplets(replace(item, table=table.text), bare, limit)
+
+
+def _chosen_triplets(
+    item: PassageItem, triplets: Iterable[ConditionTriplet], limit: int
+) -> PassageItem:
+    """The first triplets of a passage in the order of their proofs, each condition once."""
+    text = item.sample.text
+    distinct: dict[str, ConditionTriplet] = {}
+    for triplet in triplets:
+        distinct.setdefault(triplet.condition, triplet)
+    ordered = sorted(distinct.values(), key=lambda t: max(text.find(t.proof or "\0"), 0))
+    kept = tuple(ordered[:limit])
+    return replace(item, triplets=kept, left_out=len(ordered) - len(kept))
+
+
+class _SupportingSentences:
     """Passages that support a question, their sentences, and which of these support any."""
-    found: dict[tuple[str, str], tuple[PassageRecord, list[str], set[int]]] = {}
-    for record in records:
+
+    def __init__(self, work: Path) -> None:
+        self._found = DiskGroups(work)
+
+    def add(self, record: QuestionRecord) -> None:
+        """Take in the supporting passages of one question."""
         titles = supporting_titles([record])
         passages = context_passages(record)
         for passage, (title, sentences) in zip(passages, record.context, strict=True):
-            if title in titles:
-                key = (title, passage.text)
-                chosen = found.setdefault(key, (passage, sentences, set()))[2]
-                chosen.update(
-                    index
-                    for name, index in record.supporting_facts
-                    if name == title and index < len(sentences)
-                )
-    for passage, sentences, indices in found.values():
-        yield passage, sentences, sorted(indices)
+            if title not in titles:
+                continue
+            key, payload = json.dumps([title, passage.text]), json.dumps([vars(passage), sentences])
+            self._found.add(key, payload)
+            for name, index in record.supporting_facts:
+                if name == title and index < len(sentences):
+                    self._found.add(key, value=str(index))
+
+    def passages(self) -> Iterator[tuple[PassageRecord, list[str], list[int]]]:
+        """Each passage once, in the order in which they came."""
+        for payload, indices in self._found.groups():
+            fields, sentences = json.loads(payload)
+            yield PassageRecord(**fields), sentences, sorted(map(int, indices))
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._found.close()

@@ -1,7 +1,7 @@
 """A helper's samples out of all sources of one build."""
 
 import argparse
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from data_gen.resolver_samples import resolve_samples
 from data_gen.solving_steps import solving_steps
 from data_gen.source_args import NamedPath, source_entry
 from data_gen.splits import hash_fraction
+from data_gen.streaming.placed_counts import PlacedCounts
 from data_gen.subq_sources import load_corpus, world_triples
 from data_gen.subquery_samples import decompose_samples, subquery_samples
 from data_gen.topic_samples import topic_samples
@@ -35,7 +36,7 @@ class HelpersBuild:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.counts: Counter[str] = Counter()
+        self.counts = PlacedCounts()
         self.reader = QuestionReader(options, self.counts)
         self.triples = PassageTriples()
         self._wordings: set[str] = set()

@@ -1,9 +1,22 @@
 """One prompt, one label: repeats are dropped, contradictions are refused."""
 
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
+from data_gen.streaming.first_by_key import (
+    FIRST,
+    OTHER,
+    SAME,
+    FirstByKey,
+    text_key,
+    text_value,
+)
 from models.formats.prompts import answer_prompt, plan_prompt
 from models.formats.records import InstructionSample, RasSample
 
@@ -40,22 +53,49 @@ def sample_prompt(sample: RasSample | InstructionSample) -> str:
     return answer_prompt(sample.prompt_history)
 
 
+class LabelCheck:
+    """Finds samples whose prompt came before, among any number of samples.
+
+    Each takes 32 bytes in bucket files (`FirstByKey`); memory grows by the byte a sample that the
+    verdicts are.
+    """
+
+    def __init__(self, folder: Path, name: str = "labels") -> None:
+        self._prompts = FirstByKey(folder, name)
+
+    def add(self, sample: RasSample | InstructionSample) -> None:
+        """Take in the next sample."""
+        self._prompts.add(text_key(sample_prompt(sample)), text_value(sample.label))
+
+    def verdicts(self, chosen: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.uint8]:
+        """One byte a sample: FIRST with its prompt, SAME label as the first, or OTHER label.
+
+        chosen: which samples count at all (all); those that do not are LEFT_OUT.
+        """
+        return self._prompts.verdicts(chosen)
+
+    @property
+    def contradiction(self) -> tuple[int, int] | None:
+        """After `verdicts`: the first sample with an OTHER label, and the one that it clashes with.
+
+        Both are positions in the order of `add`, the earlier one first.
+        """
+        return self._prompts.first_clash
+
+
 def check_labels(samples: Iterable[SampleT], drop_contradictions: bool) -> CheckedSamples[SampleT]:
     """Drop samples whose prompt came before with the same label.
 
     Raises ContradictoryLabelsError when a prompt has two labels; with `drop_contradictions` the
     later sample is dropped and counted instead.
     """
-    first_of: dict[str, SampleT] = {}
-    repeats = contradictions = 0
-    for sample in samples:
-        first = first_of.setdefault(sample_prompt(sample), sample)
-        if first is sample:
-            continue
-        if first.label == sample.label:
-            repeats += 1
-        elif drop_contradictions:
-            contradictions += 1
-        else:
-            raise ContradictoryLabelsError(first, sample)
-    return CheckedSamples(list(first_of.values()), repeats, contradictions)
+    samples = list(samples)
+    with tempfile.TemporaryDirectory() as folder:
+        check = LabelCheck(Path(folder))
+        for sample in samples:
+            check.add(sample)
+        verdicts = check.verdicts()
+    if check.contradiction and not drop_contradictions:
+        raise ContradictoryLabelsError(*(samples[position] for position in check.contradiction))
+    kept = [s for s, verdict in zip(samples, verdicts, strict=True) if verdict == FIRST]
+    return CheckedSamples(kept, int((verdicts == SAME).sum()), int((verdicts == OTHER).sum()))

@@ -1,7 +1,7 @@
 """The questions of a build: each once, none of a test set, of each file at most so many."""
 
 import argparse
-from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tqdm import tqdm
@@ -9,7 +9,11 @@ from tqdm import tqdm
 from data_gen.held_out import held_out_keys, is_held_out
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.open_source import read_questions
-from data_gen.splits import first_by_hash
+from data_gen.splits import hash_fraction
+from data_gen.streaming.disk_groups import DiskGroups
+from data_gen.streaming.external_sort import ExternalSort, sort_key
+from data_gen.streaming.placed_counts import Place, PlacedCounts
+from data_gen.streaming.spool import from_line, to_line
 from models.formats.records import QuestionRecord
 
 
@@ -17,37 +21,68 @@ class QuestionReader:
     """Reads sources one after the other and counts what is left out.
 
     options: `source`, `exclude`, `limit`, `cap`, `seed` and `skip_bad` of a builder's command line.
+    work: where the ids of all questions lie, and those that a limit chooses from; a temporary
+    folder without it. counted: which left-out questions, by id, are counted (all).
     """
 
-    def __init__(self, options: argparse.Namespace, counts: Counter[str]) -> None:
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        counts: PlacedCounts,
+        work: Path | None = None,
+        counted: Callable[[str], bool] = lambda record_id: True,
+    ) -> None:
         self.options = options
         self.counts = counts
         self.skipped = SkippedRecords(options.skip_bad)
         self.sources: list[dict[str, object]] = []
         self.caps = {path: int(n) for path, _, n in (cap.rpartition("=") for cap in options.cap)}
-        self._taken: set[str] = set()
+        self._work, self._counted = work, counted
+        self._taken = DiskGroups(work)
         self._excluded = self._test_questions()
 
     def read(self, source: NamedPath) -> list[QuestionRecord]:
         """The questions of one source that are new. Raises RecordError, FileNotFoundError."""
+        return list(self.stream(source))
+
+    def stream(self, source: NamedPath, stage: int = 0) -> Iterator[QuestionRecord]:
+        """What `read` gives, one by one; to be read to its end.
+
+        stage: where the build is, for the order of its counts.
+        """
         on_error = self.skipped.handler(source.name)
         read = tqdm(read_questions(source.name, source.path, on_error), desc=source.path)
-        records = [record for record in read if self._is_new(record)]
+        file = len(self.sources)
+        new = (r for n, r in enumerate(read) if self._is_new(r, (stage, 0, file, n)))
         limit = self.caps.get(source.path, self.options.limit)
-        if limit is not None:
-            records = first_by_hash(records, limit, self.options.seed)
-        self._taken.update(record.id for record in records)
-        self.sources.append(source_entry(source, len(records)))
-        return records
+        count = 0
+        for record in new if limit is None else self._first_by_hash(new, limit):
+            self._taken.add(record.id, str(file))
+            count += 1
+            yield record
+        self.sources.append(source_entry(source, count))
 
-    def _is_new(self, record: QuestionRecord) -> bool:
-        if record.id in self._taken:
-            self.counts["left out: same id again"] += 1
-            return False
-        if is_held_out(record, self._excluded):
-            self.counts["left out: a test question"] += 1
-            return False
-        return True
+    def _first_by_hash(
+        self, records: Iterable[QuestionRecord], limit: int
+    ) -> Iterator[QuestionRecord]:
+        """What `splits.first_by_hash` gives, of any number of records."""
+        order = ExternalSort(self._work)
+        for number, record in enumerate(records):
+            place = hash_fraction(f"cap/{record.id}", self.options.seed)
+            order.add(sort_key(place, number), to_line(record))
+        for line in order.first(limit):
+            yield from_line(line, QuestionRecord)
+
+    def _is_new(self, record: QuestionRecord, place: Place) -> bool:
+        reason = ""
+        # An id that comes twice in one file is a matter for the check of labels.
+        if self._taken.payload(record.id) not in (None, str(len(self.sources))):
+            reason = "left out: same id again"
+        elif is_held_out(record, self._excluded):
+            reason = "left out: a test question"
+        if reason and self._counted(record.id):
+            self.counts.count(reason, 1, *place)
+        return not reason
 
     def _test_questions(self) -> set[str]:
         """Ids and wordings of test questions; a world's own test questions are among them."""

@@ -1,9 +1,17 @@
 """Fewer samples of the common relations, all of the rare ones."""
 
+import json
+import tempfile
 from collections import Counter
 from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from data_gen.splits import hash_fraction
+from data_gen.streaming.external_sort import ExternalSort, sort_key
 from models.formats.records import TriplesSample
 
 
@@ -14,11 +22,32 @@ def balanced(samples: Iterable[TriplesSample], limit: int, seed: int) -> list[Tr
     may pass the limit in the company of a rarer one. Returned in the order given.
     """
     samples = list(samples)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = balanced_places(samples, limit, seed, Path(folder))
+    return [sample for sample, stays in zip(samples, kept, strict=True) if stays]
+
+
+def balanced_places(
+    samples: Iterable[TriplesSample], limit: int, seed: int, folder: Path
+) -> npt.NDArray[np.bool_]:
+    """Which of the samples `balanced` keeps, of any number; they are sorted in `folder`.
+
+    In memory are a count for each relation and a byte a sample.
+    """
+    order, count = ExternalSort(folder), 0
+    for count, sample in enumerate(samples, start=1):
+        relations = sorted({triple.predicate for triple in sample.triples})
+        place = sort_key(hash_fraction(f"balance/{sample.id}", seed), count)
+        order.add(place, json.dumps([sample.id, count - 1, relations]))
+    kept = np.zeros(count, bool)
     held: Counter[str] = Counter()
-    kept: set[str] = set()
-    for sample in sorted(samples, key=lambda s: hash_fraction(f"balance/{s.id}", seed)):
-        relations = {triple.predicate for triple in sample.triples}
-        if any(held[relation] < limit for relation in relations):
-            held.update(relations)
-            kept.add(sample.id)
-    return [sample for sample in samples if sample.id in kept]
+    # Texts under one title have one id, and stay or go together.
+    for _, same in groupby(map(json.loads, order), key=lambda row: row[0]):
+        numbers, stays = [], False
+        for _, number, relations in same:
+            numbers.append(number)
+            if any(held[relation] < limit for relation in relations):
+                held.update(relations)
+                stays = True
+        kept[numbers] = stays
+    return kept

@@ -3,11 +3,13 @@
 import argparse
 import hashlib
 import logging
+import sys
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_gen.sources.hub import is_hub_reference, parse_hub_reference
 from data_gen.splits import DEFAULT_FRACTIONS, check_fractions
 from models.formats.fields import RecordError
 
@@ -75,6 +77,14 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
 
 
+def parse_options(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """The options, with the arguments as they were given (those of the process) as `arguments`."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    return parser.parse_args(given, argparse.Namespace(arguments=given))
+
+
 class SkippedRecords:
     """Counts broken records by source; without `allowed` the first one is raised."""
 
@@ -105,7 +115,9 @@ def file_sha256(path: str | Path) -> str:
         files = [path] if path.is_file() else []
     digest = hashlib.sha256()
     for file in files:
-        digest.update(file.read_bytes())
+        with open(file, "rb") as handle:
+            while piece := handle.read(1 << 20):
+                digest.update(piece)
     return digest.hexdigest() if files else ""
 
 
@@ -131,6 +143,11 @@ def known_licence(name: str, file: str) -> str | None:
     return LICENCES.get(name) or LICENCES.get(Path(file).name.split(".", 1)[0])
 
 
+def source_file(path: str) -> str:
+    """What a card calls a source: its file's name, or the data set's with revision and split."""
+    return parse_hub_reference(path).short if is_hub_reference(path) else Path(path).name
+
+
 def source_entry(
     source: NamedPath, records: int, licences: Collection[str] = ()
 ) -> dict[str, object]:
@@ -142,7 +159,7 @@ def source_entry(
     known = known_licence(source.name, source.path)
     return {
         "name": source.name,
-        "file": Path(source.path).name,
+        "file": source_file(source.path),
         "sha256": file_sha256(source.path),
         "licence": known or "; ".join(sorted(licences)) or UNNAMED_LICENCE,
         "records": records,

@@ -1,15 +1,29 @@
 """Planner and answerer samples of all sources of one build (RAS Algorithm 1)."""
 
 import argparse
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 from tqdm import tqdm
 
+from data_gen.found import Found
+from data_gen.later_annotation import LaterAnnotation
 from data_gen.passage_triples import PassageTriples
 from data_gen.question_reader import QuestionReader
+from data_gen.shards import WHOLE, Deal, Shard
 from data_gen.source_args import NamedPath
-from data_gen.subq_sources import load_corpus, prepare_questions, world_triples
+from data_gen.streaming.placed_counts import Place, PlacedCounts
+from data_gen.streaming.spool import Spool
+from data_gen.subq_sources import (
+    TakesAnnotation,
+    load_corpus,
+    prepare_questions,
+    take_annotation,
+    world_triples,
+)
 from data_gen.trajectories import (
     OracleOptions,
     instructed_question,
@@ -19,42 +33,108 @@ from data_gen.trajectories import (
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
 
 
-class SubqBuild:
-    """Makes the samples of all sources and counts what happened on the way."""
+@dataclass(frozen=True)
+class QuestionSamples:
+    """The samples of one question, and where in the build it stands."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.counts: Counter[str] = Counter()
-        self.reader = QuestionReader(options, self.counts)
-        self.skipped, self.sources = self.reader.skipped, self.reader.sources
-        self.triples = PassageTriples(options.triples)
+    place: Place
+    id: str
+    samples: list[RasSample]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object that a shard keeps."""
+        return {
+            "place": list(self.place),
+            "id": self.id,
+            "samples": [sample.to_json() for sample in self.samples],
+        }
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        """Read the object of `to_json`."""
+        samples = [RasSample.from_json(sample, where) for sample in record["samples"]]
+        return cls(tuple(record["place"]), record["id"], samples)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """The sources of one name, whose questions share a corpus; one after the other is built."""
+
+    number: int
+    name: str
+    sources: list[NamedPath]
+    records: Spool[QuestionRecord]
+
+
+class SubqBuild:
+    """Makes the samples of all sources, question by question, and counts what happened on the way.
+
+    What grows with the sources lies in `work`. Of a `shard`, every question is read and its
+    annotation taken in, but only the shard's own ones are counted and given out. A passage keeps
+    the triples of its first look-up, be it another shard's: where a later source annotates passages
+    that a question may have looked up before, that question is gone through in every shard.
+    """
+
+    def __init__(self, options: argparse.Namespace, work: Path, shard: Shard = WHOLE) -> None:
+        self.options, self.work = options, work
+        self.deal = Deal(shard)
+        self.counts = PlacedCounts()
+        self.reader = QuestionReader(options, self.counts, work, shard.owns)
+        self.triples = PassageTriples(options.triples, work)
         self.oracle = OracleOptions(
             options.top_k, options.max_triples, options.gold_rate, options.seed
         )
 
-    def samples(self) -> list[RasSample]:
-        """Every state's sample of every question, before any sampling."""
+    def questions(self) -> Iterator[QuestionSamples]:
+        """Every state's sample of every own question, before any sampling."""
         by_name: dict[str, list[NamedPath]] = defaultdict(list)
         for source in self.options.source:
             by_name[source.name].append(source)
-        made = [s for name, sources in by_name.items() for s in self._named(name, sources)]
-        for path in self.options.no_retrieval:
-            made.extend(self._without_retrieval(path))
-        return made
+        stages = [
+            _Stage(number, name, sources, self._read_all(number, sources))
+            for number, (name, sources) in enumerate(by_name.items())
+        ]
+        later = self._later_annotation(stages) if self.deal.shard.count > 1 else None
+        for stage in stages:
+            yield from self._named(stage, later)
+        for number, path in enumerate(self.options.no_retrieval, start=len(stages)):
+            yield from self._without_retrieval(number, path)
 
-    def _named(self, name: str, sources: list[NamedPath]) -> list[RasSample]:
-        records = [record for source in sources for record in self.reader.read(source)]
+    def _later_annotation(self, stages: list[_Stage]) -> LaterAnnotation:
+        """What each stage annotates, so that other shards' look-ups before it can be repeated."""
+        later = LaterAnnotation(self.work)
+        for stage in stages:
+            later.stage = stage.number
+            corpus = self._corpus(stage, later)
+            take_annotation(stage.records, corpus, later, self.work)
+        return later
+
+    def _named(self, stage: _Stage, later: LaterAnnotation | None) -> Iterator[QuestionSamples]:
+        self.triples.stage = stage.number
+        corpus = self._corpus(stage, self.triples)
+        touches = later.touches(stage.number, corpus) if later else None
+
+        def wanted(record: QuestionRecord) -> bool:
+            return self._is_own(record) or bool(touches and touches(record))
+
         prepared = prepare_questions(
-            records, self._corpus(name, sources), self.triples, self.options.top_k
+            stage.records, corpus, self.triples, self.options.top_k, self.work, wanted
         )
-        samples: list[RasSample] = []
-        for question in tqdm(prepared, desc=name, unit="question"):
+        for question in tqdm(prepared, desc=stage.name, unit="question"):
             own = trajectory_samples(
                 question.record, question.steps, question.retrieved, self.triples.of, self.oracle
             )
-            self._count(question.record, own, len(question.steps))
-            samples.extend(own)
-        return samples
+            if self.deal.shard.owns(question.record.id):
+                self.counts.place = (stage.number, 1, question.number)
+                self._count(question.record, own, len(question.steps))
+                yield QuestionSamples((stage.number, question.number), question.record.id, own)
+
+    def found(self) -> Found:
+        """What was counted so far."""
+        return Found.of(self.counts, self.reader.skipped, self.reader.sources)
+
+    def _is_own(self, record: QuestionRecord) -> bool:
+        return self.deal.owns(record.id, record)
 
     def _count(self, record: QuestionRecord, samples: list[RasSample], steps: int) -> None:
         self.counts["questions"] += 1
@@ -64,19 +144,28 @@ class SubqBuild:
             0, steps - max(rounds - 1, 0)
         )
 
-    def _corpus(self, name: str, sources: list[NamedPath]) -> list[PassageRecord] | None:
+    def _read_all(self, stage: int, sources: list[NamedPath]) -> Spool[QuestionRecord]:
+        records = Spool(self.work / f"questions.{stage}", QuestionRecord)
+        for source in sources:
+            for record in self.reader.stream(source, stage):
+                records.add(record)
+        return records
+
+    def _corpus(self, stage: _Stage, triples: TakesAnnotation) -> list[PassageRecord] | None:
+        name = stage.name
         paths = [Path(corpus.path) for corpus in self.options.corpus if corpus.name == name]
-        folders = [Path(s.path) for s in sources if name == "world" and Path(s.path).is_dir()]
+        given = [Path(source.path) for source in stage.sources if name == "world"]
+        folders = [folder for folder in given if folder.is_dir()]
         paths += [folder / "corpus.jsonl" for folder in folders if not paths]
         corpus = [passage for path in paths for passage in load_corpus(path)]
         for folder in folders:
-            world_triples(folder, corpus, self.triples)
+            world_triples(folder, corpus, triples, self.work)
         return corpus or None
 
-    def _without_retrieval(self, path: Path) -> list[RasSample]:
-        records = self.reader.read(NamedPath("contract", str(path)))
-        samples: list[RasSample] = []
-        for record in records:
-            self.counts["questions"] += 1
-            samples.extend(no_retrieval_samples(record, instructed_question(record)))
-        return samples
+    def _without_retrieval(self, stage: int, path: Path) -> Iterator[QuestionSamples]:
+        records = self._read_all(stage, [NamedPath("contract", str(path))])
+        for number, record in enumerate(records):
+            if self._is_own(record):
+                self.counts.count("questions", 1, stage, 1, number)
+                samples = no_retrieval_samples(record, instructed_question(record))
+                yield QuestionSamples((stage, number), record.id, samples)

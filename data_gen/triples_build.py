@@ -1,8 +1,9 @@
-"""Text-to-triples samples of all sources of one build."""
+"""Candidates for text-to-triples samples, of all sources of one build."""
 
 import argparse
+import json
 import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,72 +11,68 @@ from typing import Any
 from tqdm import tqdm
 
 from data_gen.aligned_passages import (
-    Aligned,
-    aligned_samples,
-    collect_aligned,
+    aligned_sample,
+    sample_id,
     shortened,
+    stated_facts,
     supporting_texts,
     supporting_titles,
-    weak_only_samples,
+    weak_place,
+    weak_sample,
 )
 from data_gen.entity_text import mentions
-from data_gen.passage_triples import MAX_TARGET_TRIPLES
-from data_gen.relation_balance import balanced
+from data_gen.found import Found
+from data_gen.passage_items import PassageItem
+from data_gen.passage_triples import MAX_TARGET_TRIPLES, passage_key
+from data_gen.shards import WHOLE, Deal, Shard
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.contract_triples import read_contract_triples, record_licences
 from data_gen.sources.open_source import read_questions, read_triples
-from data_gen.splits import first_by_hash
+from data_gen.streaming.disk_groups import DiskGroups, PassageTable
+from data_gen.streaming.external_sort import ExternalSort, fraction_bits, sort_key
+from data_gen.streaming.placed_counts import Place, PlacedCounts
+from data_gen.streaming.spool import from_line, to_line
 from data_gen.unlabelled_cues import unlabelled_relations
-from data_gen.weak_measure import measure_labels
-from data_gen.weak_triples import RELATIONS_IN_USE
+from data_gen.weak_measure import Agreement, added_up, measure_labels
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
+from models.formats.triples import Triple
 
 logger = logging.getLogger(__name__)
 QA_SOURCES = ("2wikimultihopqa", "musique")
 
 
 class TriplesBuild:
-    """Collects the samples of all sources and what the card says about them."""
+    """Makes the candidates of all sources and counts what the card says about them.
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
+    What grows with the sources lies in `work`. Of a `shard`, every record is read and its facts
+    taken in, but only the shard's own texts and passages are labelled, counted and given out.
+    """
+
+    def __init__(self, options: argparse.Namespace, work: Path, shard: Shard = WHOLE) -> None:
+        self.options, self.work = options, work
+        self.deal = Deal(shard)
         self.skipped = SkippedRecords(options.skip_bad)
         # How many samples of each kind, and how many were left out for which reason.
-        self.kinds: Counter[str] = Counter()
+        self.kinds = PlacedCounts()
         self.sources: list[dict[str, object]] = []
-        self.agreement: list[dict[str, Any]] = []
+        self.agreement: list[Agreement] = []
         excluded = self._excluded_questions()
         self.excluded = supporting_titles(excluded)
         self.excluded_texts = supporting_texts(excluded)
-        self.caps = {cap.name: int(cap.path) for cap in options.cap}
 
-    def samples(self) -> list[TriplesSample]:
-        """The samples of every source, distinct by text."""
-        limit = self.options.max_words
-        by_text: dict[str, TriplesSample] = {}
-        for source in self.options.source:
+    def items(self) -> Iterator[PassageItem]:
+        """The candidates of every source, in the order of the build."""
+        for number, source in enumerate(self.options.source):
             read = self._passages if source.name in QA_SOURCES else self._texts
-            chosen = self._capped(source.name, read(source))
-            if source.name not in QA_SOURCES:
-                self.kinds[source.name] += len(chosen)
-            for sample in (shortened(s, limit) if limit else s for s in chosen):
-                if not sample.triples:
-                    self.kinds["nothing stated within the limit of words"] += 1
-                elif by_text.setdefault(sample.text, sample) is not sample:
-                    self.kinds["same text again"] += 1
-            logger.info("%s: %d samples", source.name, len(chosen))
-        return self._balanced(list(by_text.values()))
+            yield from read(number, source)
 
-    def _balanced(self, samples: list[TriplesSample]) -> list[TriplesSample]:
-        limit = self.options.balance
-        kept = samples if limit is None else balanced(samples, limit, self.options.seed)
-        self.kinds["left out: common relations alone"] += len(samples) - len(kept)
-        return kept
+    def found(self) -> Found:
+        """What was counted so far."""
+        return Found.of(self.kinds, self.skipped, self.sources, self.agreement)
 
-    def _capped(self, name: str, samples: list[TriplesSample]) -> list[TriplesSample]:
-        if name not in self.caps:
-            return samples
-        return first_by_hash(samples, self.caps[name], self.options.seed)
+    def _item(self, place: Place, sample: TriplesSample, gap: bool = False) -> PassageItem:
+        limit = self.options.max_words
+        return PassageItem(place, shortened(sample, limit) if limit else sample, gap)
 
     def _excluded_questions(self) -> list[QuestionRecord]:
         return [
@@ -90,23 +87,23 @@ class TriplesBuild:
             if self.options.limit and count >= self.options.limit:
                 return
 
-    def _texts(self, source: NamedPath) -> list[TriplesSample]:
+    def _texts(self, number: int, source: NamedPath) -> Iterator[PassageItem]:
         on_error = self.skipped.handler(source.name)
         own_form = source.name == "contract"
         if own_form:
             read = read_contract_triples(source.path, self.options.datasets, on_error)
         else:
             read = read_triples(source.name, source.path, on_error)
-        samples = []
         count = 0
-        for sample in self._progress(read, source.name):
-            count += 1
-            kept = self._kept_triples(sample)
-            if kept:
-                samples.append(TriplesSample(f"{source.name}/{sample.id}", sample.text, kept))
+        for count, sample in enumerate(self._progress(read, source.name), start=1):
+            place, own_id = (number, 0, count), f"{source.name}/{sample.id}"
+            if self.deal.owns(own_id, sample):
+                self.kinds.place = place
+                kept = self._kept_triples(sample)
+                if kept:
+                    yield self._item(place, TriplesSample(own_id, sample.text, kept))
         named = record_licences(source.path, self.options.datasets) if own_form else ()
         self.sources.append(source_entry(source, count, named))
-        return samples
 
     def _kept_triples(self, sample: TriplesSample) -> list[Any]:
         if sample.text in self.excluded_texts:
@@ -124,73 +121,105 @@ class TriplesBuild:
             return []
         return triples
 
-    def _passages(self, source: NamedPath) -> list[TriplesSample]:
-        corpus = self._corpus() if source.name == "2wikimultihopqa" else {}
-        paths = [source.path, *(self.options.evidences if corpus else [])]
-        aligned: Aligned = {}
-        for path in map(str, paths):
-            on_error = self.skipped.handler(source.name)
-            records = list(
-                self._progress(read_questions(source.name, path, on_error), Path(path).name)
-            )
-            self.sources.append(source_entry(NamedPath(source.name, path), len(records)))
-            for key, (passage, facts) in collect_aligned(records, corpus).items():
-                known = aligned.setdefault(key, (passage, []))[1]
-                known.extend(fact for fact in facts if fact not in known)
-        kept = {k: v for k, v in aligned.items() if v[0].title not in self.excluded}
-        self.kinds["left out: supports a test question"] += len(aligned) - len(kept)
+    def _passages(self, number: int, source: NamedPath) -> Iterator[PassageItem]:
+        corpus = self._corpus() if source.name == "2wikimultihopqa" else None
+        aligned = self._aligned_facts(source, corpus)
         if corpus:
             self._measure(aligned)
-        samples = [*self._aligned(source.name, kept), *self._weak_only(source.name, kept, corpus)]
-        return self._without_gaps(samples) if self.options.drop_gaps else samples
+        taken = DiskGroups(self.work)
+        total = own = left_out = 0
+        for place, (line, facts) in enumerate(aligned.groups()):
+            passage = from_line(line, PassageRecord)
+            is_own = self.deal.owns(sample_id(source.name, passage), passage)
+            if passage.title in self.excluded:
+                left_out += is_own
+                continue
+            taken.add(passage.title)
+            total += 1
+            own += is_own
+            if is_own:
+                sample = aligned_sample(source.name, passage, _triples(facts))
+                yield self._item((number, 0, place), sample, self._has_gap(sample))
+        self.kinds.count("left out: supports a test question", left_out, number, 0, 0)
+        self.kinds.count(f"{source.name}, annotated and completed", own, number, 1)
+        if corpus:
+            limit = self.options.weak_only_limit
+            yield from self._weak_only(
+                number, source.name, corpus, taken, total if limit is None else limit
+            )
+        for table in (aligned, taken):
+            table.close()
 
-    def _without_gaps(self, samples: list[TriplesSample]) -> list[TriplesSample]:
-        whole = [s for s in samples if not unlabelled_relations(s.text, s.triples)]
-        self.kinds["left out: tells a relation without a label"] += len(samples) - len(whole)
-        return whole
+    def _aligned_facts(self, source: NamedPath, corpus: PassageTable | None) -> DiskGroups:
+        """Passages by their content, each with the facts that it states, over all questions."""
+        aligned = DiskGroups(self.work)
+        paths = [source.path, *(self.options.evidences if corpus else [])]
+        for path in map(str, paths):
+            on_error = self.skipped.handler(source.name)
+            read = self._progress(read_questions(source.name, path, on_error), Path(path).name)
+            count = 0
+            for record in read:
+                count += 1
+                for passage, fact in stated_facts(record, corpus or {}):
+                    key = passage_key(passage.title, passage.text)
+                    aligned.add(key, to_line(passage), json.dumps(list(vars(fact).values())))
+            self.sources.append(source_entry(NamedPath(source.name, path), count))
+        return aligned
 
-    def _aligned(self, name: str, aligned: Aligned) -> list[TriplesSample]:
-        samples = aligned_samples(name, aligned)
-        self.kinds[f"{name}, annotated and completed"] += len(samples)
-        return samples
+    def _has_gap(self, sample: TriplesSample) -> bool:
+        """Whether the sample is one that --drop-gaps leaves out."""
+        return self.options.drop_gaps and bool(unlabelled_relations(sample.text, sample.triples))
 
     def _weak_only(
-        self, name: str, aligned: Aligned, corpus: dict[str, PassageRecord]
-    ) -> list[TriplesSample]:
-        limit = self.options.weak_only_limit
-        limit = len(aligned) if limit is None else limit
-        taken = {passage.title for passage, _ in aligned.values()} | self.excluded
-        free = [passage for title, passage in corpus.items() if title not in taken]
-        samples = weak_only_samples(name, free, limit, self.options.seed)
-        self.kinds[f"{name}, weak labels alone"] += len(samples)
-        return samples
+        self, number: int, name: str, corpus: PassageTable, taken: DiskGroups, limit: int
+    ) -> Iterator[PassageItem]:
+        """Own passages without annotation, at most as many as the whole build takes."""
+        order = ExternalSort(self.work)
+        for place, passage in enumerate(corpus.passages()):
+            if passage.title not in self.excluded and passage.title not in taken:
+                fraction = weak_place(passage, self.options.seed)
+                bits = fraction_bits(fraction)
+                order.add(sort_key(fraction, place), json.dumps([bits, place, to_line(passage)]))
+        made = 0
+        for bits, place, line in map(json.loads, order):
+            passage = from_line(line, PassageRecord)
+            if made == limit:
+                return
+            if not self.deal.shard.owns(sample_id(f"{name}/weak", passage)):
+                continue
+            if sample := weak_sample(name, passage):
+                made += 1
+                yield self._item((number, 1, bits, place), sample, self._has_gap(sample))
 
-    def _corpus(self) -> dict[str, PassageRecord]:
+    def _corpus(self) -> PassageTable | None:
         if self.options.corpus is None:
-            return {}
-        passages: dict[str, PassageRecord] = {}
+            return None
+        passages = PassageTable(self.work)
         for passage in read_records(self.options.corpus, PassageRecord):
-            passages.setdefault(passage.title, passage)
+            passages.add(passage)
         if not passages:
             raise ValueError(f"{self.options.corpus}: the corpus is empty")
         return passages
 
-    def _measure(self, aligned: Aligned) -> None:
-        evidences: dict[tuple[str, str], set[str]] = defaultdict(set)
-        texts = {}
-        for passage, facts in aligned.values():
-            texts[passage.title] = passage.text
-            for fact in facts:
-                evidences[passage.title, fact.predicate].add(fact.object)
-        self.agreement = [
-            {
-                "relation": row.relation,
-                "annotated": row.annotated,
-                "fired": row.fired,
-                "precision": round(row.precision, 3),
-                "exact precision": round(row.exact_precision, 3),
-                "recall": round(row.recall, 3),
-                "in use": row.relation in RELATIONS_IN_USE,
-            }
-            for row in measure_labels(texts, evidences)
-        ]
+    def _measure(self, aligned: DiskGroups) -> None:
+        """Set the labelling functions' agreement with the annotation of own titles."""
+        titles = DiskGroups(self.work)
+        for line, facts in aligned.groups():
+            passage = from_line(line, PassageRecord)
+            if self.deal.shard.owns(sample_id("measure", passage)):
+                titles.add(passage.title, line, replace=True)
+                for fact in facts:
+                    titles.add(passage.title, value=fact)
+        self.agreement = measure_labels({}, {})
+        for line, facts in titles.groups():
+            passage = from_line(line, PassageRecord)
+            evidences: dict[tuple[str, str], set[str]] = defaultdict(set)
+            for triple in _triples(facts):
+                evidences[passage.title, triple.predicate].add(triple.object)
+            measured = measure_labels({passage.title: passage.text}, evidences)
+            self.agreement = added_up([self.agreement, measured])
+        titles.close()
+
+
+def _triples(lines: list[str]) -> list[Triple]:
+    return [Triple(*json.loads(line)) for line in lines]

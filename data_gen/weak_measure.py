@@ -1,8 +1,9 @@
 """How far the labelling functions agree with annotated evidences, relation by relation."""
 
+import itertools
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from data_gen.weak_triples import LABELLING_FUNCTIONS
@@ -66,6 +67,21 @@ def measure_labels(
         if title in passages:
             by_relation[relation].append((title, objects))
     return [_measure(relation, by_relation[relation], passages) for relation in LABELLING_FUNCTIONS]
+
+
+def added_up(parts: Iterable[Sequence[Agreement]]) -> list[Agreement]:
+    """The counts of several measurements of different titles, relation by relation."""
+    sums: dict[str, Agreement] = {}
+    for row in itertools.chain.from_iterable(parts):
+        before = sums.get(row.relation, Agreement(row.relation, 0, 0, 0, 0))
+        sums[row.relation] = Agreement(
+            row.relation,
+            before.annotated + row.annotated,
+            before.fired + row.fired,
+            before.exact + row.exact,
+            before.same + row.same,
+        )
+    return list(sums.values())
 
 
 def _measure(

@@ -1,18 +1,17 @@
 """Samples to one file a split, the same samples to the same file in every run."""
 
+import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
 from data_gen.splits import SPLITS, hash_fraction, split_of
-from models.formats.records import (
-    ConditionSample,
-    InstructionSample,
-    RasSample,
-    TriplesSample,
-    write_records,
-)
+from data_gen.streaming.external_sort import ExternalSort, sort_key
+from data_gen.streaming.workspace import workspace
+from models.atomic import atomic_write
+from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
 
 logger = logging.getLogger(__name__)
 Sample = TypeVar("Sample", RasSample, TriplesSample, ConditionSample, InstructionSample)
@@ -20,7 +19,7 @@ Sample = TypeVar("Sample", RasSample, TriplesSample, ConditionSample, Instructio
 
 def write_splits(
     folder: Path,
-    samples: Sequence[Sample],
+    samples: Iterable[Sample],
     split_key: Callable[[Sample], str],
     seed: int,
     fractions: Sequence[float],
@@ -29,18 +28,36 @@ def write_splits(
     """Write train, dev and test files by a hash of each sample's `split_key`; returns the counts.
 
     Samples of one key share a split. Within a file the order is that of a hash of the ids or,
-    with `keep_together`, of the keys, so that samples of one key follow each other as given.
+    with `keep_together`, of the keys, so that samples of one key follow each other as given. The
+    samples are read once; they are sorted on disk, in `folder`, where they do not fit in memory.
     """
-    counts: dict[str, int] = {}
     order_key = split_key if keep_together else _id
-    for split in SPLITS:
-        chosen = [s for s in samples if split_of(split_key(s), seed, fractions) == split]
-        chosen.sort(key=lambda s: hash_fraction(f"order/{order_key(s)}", seed))
-        counts[split] = write_records(folder / f"{split}.jsonl", chosen)
+    counts: dict[str, int] = dict.fromkeys(SPLITS, 0)
+    with workspace(folder) as work:
+        order = ExternalSort(work)
+        for number, sample in enumerate(samples):
+            split = split_of(split_key(sample), seed, fractions)
+            place = sort_key(hash_fraction(f"order/{order_key(sample)}", seed), number)
+            line = json.dumps(sample.to_json(), ensure_ascii=False)
+            try:
+                order.add(f"{SPLITS.index(split)}{place}", f"{SPLITS.index(split)}{line}")
+            except UnicodeEncodeError as error:
+                problem = f"holds a character that UTF-8 has not ({error})"
+                raise ValueError(f"sample {sample.id!a} {problem}. Correct its source") from None
+            counts[split] += 1
+        _write_files(folder, order)
     for split, share in zip(SPLITS, fractions, strict=True):
         if share > 0 and not counts[split]:
             logger.warning("the %s split is empty; a world keeps its own with --fractions", split)
     return counts
+
+
+def _write_files(folder: Path, order: ExternalSort) -> None:
+    """Write each line to the file of the split whose position it begins with."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(atomic_write(folder / f"{split}.jsonl")) for split in SPLITS]
+        for line in order:
+            files[int(line[0])].write(f"{line[1:]}\n")
 
 
 def _id(sample: RasSample | TriplesSample | ConditionSample | InstructionSample) -> str:

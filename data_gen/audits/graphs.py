@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from data_gen.audits.findings import Choice, Example, Finding, Reservoir, Severity, graded
 from data_gen.audits.spread import Spread
 from data_gen.audits.table import Seen
-from data_gen.card import graph_sizes
+from data_gen.figures import graph_sizes
 from models.formats.plan import PlanAction
 from models.formats.records import RasSample
 

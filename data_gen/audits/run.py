@@ -19,7 +19,7 @@ from data_gen.audits.reading import read_again, read_and_check
 from data_gen.audits.schema import Schema
 from data_gen.audits.table import RecordTable
 from data_gen.audits.triples import EmptyTriples
-from data_gen.card import CountTokens
+from data_gen.streaming.tallies import CountTokens
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Rows of a data set on the Hugging Face hub, or of a local folder that `datasets` reads."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from data_gen.sources.rows import Row
@@ -12,14 +13,22 @@ PREFIX = "hub:"
 
 @dataclass(frozen=True)
 class HubReference:
-    """Which rows of which data set: `hub:dataset[:config]:split`."""
+    """Which rows of which data set: `hub:dataset[@revision][:config]:split`."""
 
     dataset: str
     config: str | None
     split: str
+    revision: str | None = None
 
     def __str__(self) -> str:
-        return PREFIX + ":".join(filter(None, (self.dataset, self.config, self.split)))
+        name = f"{self.dataset}@{self.revision}" if self.revision else self.dataset
+        return PREFIX + ":".join(filter(None, (name, self.config, self.split)))
+
+    @property
+    def short(self) -> str:
+        """The reference without the data set's owner or folder, as cards name it."""
+        name = self.dataset.rstrip("/").rsplit("/", 1)[-1]
+        return str(replace(self, dataset=name)).removeprefix(PREFIX)
 
 
 def is_hub_reference(path: object) -> bool:
@@ -28,11 +37,17 @@ def is_hub_reference(path: object) -> bool:
 
 
 def parse_hub_reference(text: str) -> HubReference:
-    """Read `hub:org/name[:config]:split`. Raises ValueError on another form."""
+    """Read `hub:org/name[@revision][:config]:split`. Raises ValueError on another form.
+
+    A revision is a commit, a tag or a branch; a local folder has none.
+    """
     parts = text.removeprefix(PREFIX).split(":")
     if not text.startswith(PREFIX) or len(parts) not in (2, 3) or not all(parts):
         raise ValueError(f"{text!r}: write hub:org/name:split or hub:org/name:config:split")
-    return HubReference(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])
+    name, revision = parts[0], ""
+    if not Path(name).exists():
+        name, _, revision = name.partition("@")
+    return HubReference(name, parts[1] if len(parts) == 3 else None, parts[-1], revision or None)
 
 
 def read_hub_rows(reference: HubReference) -> Iterator[Row]:
@@ -64,7 +79,11 @@ def _open(reference: HubReference) -> Any:
 
     try:
         return load_dataset(
-            reference.dataset, reference.config, split=reference.split, streaming=True
+            reference.dataset,
+            reference.config,
+            split=reference.split,
+            streaming=True,
+            revision=reference.revision,
         )
     except (ValueError, OSError, RuntimeError) as error:
         problem = f"cannot be opened ({type(error).__name__}: {error})"

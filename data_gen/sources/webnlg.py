@@ -42,12 +42,18 @@ def _read_files(root: Path, files: list[Path], on_error: OnError | None) -> Iter
 
 
 def _entries(file: Path) -> Iterator[ElementTree.Element]:
-    """Each `entry`, emptied after use so that a large file never stands in memory whole."""
+    """Each `entry`, taken out after use so that a large file never stands in memory whole."""
+    above: list[ElementTree.Element] = []
     try:
-        for _, element in ElementTree.iterparse(file):
+        for event, element in ElementTree.iterparse(file, events=("start", "end")):
+            if event == "start":
+                above.append(element)
+                continue
+            above.pop()
             if element.tag == "entry":
                 yield element
-                element.clear()
+                for parent in above[-1:]:
+                    parent.remove(element)
     except ElementTree.ParseError as error:
         line, column = error.position
         problem, remedy = f"malformed XML at column {column} ({error})", "Fetch the file again"

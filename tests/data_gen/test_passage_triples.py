@@ -115,7 +115,7 @@ def test_a_broken_extraction_file_is_named_with_its_line(tmp_path: Path) -> None
     file = tmp_path / "extracted.jsonl"
     file.write_text('{"id": "a", "triples": []}\n{"id": "b", "tri\n', encoding="utf-8")
     with pytest.raises(RecordError, match=r"extracted\.jsonl:2"):
-        read_extracted(file)
+        list(read_extracted(file))
 
 
 def test_same_fact_ignores_writing_but_not_relation() -> None:

@@ -155,7 +155,7 @@ def test_musique_steps_fill_references_and_know_by_the_supporting_passage() -> N
     )
     assert second.needs == (0,)
     assert first.fact == Triple("mayor roe", "educated at", "Yale School")
-    prepared = prepare_questions([record], None, triples := PassageTriples(), 1)[0]
+    prepared = next(prepare_questions([record], None, triples := PassageTriples(), 1))
     samples = trajectory_samples(
         record, prepared.steps, prepared.retrieved, triples.of, OracleOptions(1, gold_rate=1.0)
     )
@@ -179,7 +179,7 @@ def test_a_who_question_s_triple_has_the_answer_once() -> None:
     origin = passage_origin(context_passages(record)[0])
     assert first.known([(origin, first.fact)])
     assert not first.known([(origin, Triple("Siege", "place", "Brill"))])
-    prepared = prepare_questions([record], None, triples := PassageTriples(), 2)[0]
+    prepared = next(prepare_questions([record], None, triples := PassageTriples(), 2))
     samples = trajectory_samples(record, prepared.steps, prepared.retrieved, triples.of, SURE)
     shown = [triple for step in samples[-1].history for triple in step.triples]
     assert first.fact in shown
@@ -205,7 +205,7 @@ def test_evidence_without_text_stands_for_its_passage() -> None:
         "e1", "Who directed Xanadu?", "May", evidences=[Triple("Xanadu", "director", "May")]
     )
     triples = PassageTriples()
-    prepared = prepare_questions([record], [OTHER], triples, 2)[0]
+    prepared = next(prepare_questions([record], [OTHER], triples, 2))
     samples = trajectory_samples(record, prepared.steps, prepared.retrieved, triples.of, SURE)
     assert Triple("Xanadu", "director", "May") in samples[-1].history[0].triples
 
@@ -225,7 +225,7 @@ def test_a_subject_under_another_name_is_known_by_its_title(
         ],
     )
     triples = PassageTriples()
-    prepared = prepare_questions([record], corpus, triples, 2)[0]
+    prepared = next(prepare_questions([record], corpus, triples, 2))
     samples = trajectory_samples(record, prepared.steps, prepared.retrieved, triples.of, SURE)
     # Both facts came with the question, so that nothing is left to be asked.
     assert labels(samples)[1:] == ["[SUFFICIENT]", "Riga"]

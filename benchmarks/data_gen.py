@@ -1,0 +1,102 @@
+"""Records a second and peak memory of each stage of a data build, without any model.
+
+    benchmarks/data_gen.py --records 20000
+    benchmarks/data_gen.py --records 1000000 --kinds triples --stages build
+
+Synthetic sources; every stage in a process of its own, one after the other. The last line of the
+output is one JSON object.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+# A script run by path finds its packages even where the project is not installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tqdm import tqdm
+
+from benchmarks.data_runs.stages import KINDS, STAGES, prepare
+from evaluation.report import emit_json, print_table
+
+_STAGES = Path(__file__).resolve().parent / "data_runs" / "stages.py"
+_NEEDS = {
+    "check": ("label",),
+    "write": ("label",),
+    "merge": ("shard_1", "shard_2"),
+    "parquet": ("build",),
+    "read_parquet": ("build", "parquet"),
+}
+_COLUMNS = ("records", "seconds", "cpu_seconds", "records_per_second", "records_per_cpu_second",
+            "peak_mib")  # fmt: skip
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--records", type=int, default=20_000, help="about so many made (default: 20000)")
+    add(
+        "--kinds",
+        nargs="+",
+        choices=KINDS,
+        default=KINDS,
+        help="text-to-triples, plans and answers",
+    )
+    add("--stages", nargs="+", choices=STAGES, default=STAGES, help="(default: all)")
+    add("--dir", type=Path, help="folder to work in, kept; its disk is used (default: a temporary)")
+    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
+    return parser
+
+
+def with_needed(stages: Sequence[str]) -> list[str]:
+    """The stages, and those whose outputs they read, in their order."""
+    wanted = {*stages, *(need for stage in stages for need in _NEEDS.get(stage, ()))}
+    return [stage for stage in STAGES if stage in wanted]
+
+
+def run_stage(folder: Path, kind: str, stage: str) -> dict[str, Any]:
+    """One stage in a process of its own. Raises RuntimeError when it fails."""
+    command = [sys.executable, str(_STAGES), str(folder), kind, stage]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{kind}, {stage}: {done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def measure(folder: Path, kinds: Sequence[str], stages: Sequence[str], records: int) -> Any:
+    """Figures by kind and stage."""
+    figures: dict[str, dict[str, Any]] = {}
+    for kind in kinds:
+        own = folder / kind
+        own.mkdir(parents=True, exist_ok=True)
+        prepare(own, kind, records)
+        bar = tqdm(with_needed(stages), desc=kind, unit="stage")
+        figures[kind] = {stage: run_stage(own, kind, stage) for stage in bar}
+    return figures
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    options = _parser().parse_args(arguments)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.dir or Path(temporary)
+        figures = measure(folder, options.kinds, options.stages, options.records)
+    rows = [
+        [kind, stage, *(row[name] for name in _COLUMNS)]
+        for kind, stages in figures.items()
+        for stage, row in stages.items()
+    ]
+    print_table("Stages of a data build", ["kind", "stage", *_COLUMNS], rows)
+    emit_json({"benchmark": "data_gen", "records": options.records, "stages": figures})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The figures of a card, counted in one pass; of plans and answers those of RAS Table 4."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data_gen.labels import sample_prompt
+from data_gen.streaming.first_by_key import FirstByKey, text_key
+from data_gen.streaming.tallies import CountTokens, NameTally, TokenSpread, spread_of
+from models.formats.records import ConditionSample, RasSample, TriplesSample
+from models.formats.triples import Triple, format_triples
+
+_BATCH = 256
+
+
+def graph_sizes(triples: Sequence[Triple]) -> tuple[int, int]:
+    """Nodes and edges of a graph; each triple counts two edges, with its inverse (RAS eq. 5)."""
+    nodes = {text for triple in triples for text in (triple.subject, triple.object)}
+    return len(nodes), 2 * len(set(triples))
+
+
+class TaskFigures:
+    """One column of RAS Table 4."""
+
+    def __init__(self, count_tokens: CountTokens) -> None:
+        self._input, self._output, self._subq = (TokenSpread(count_tokens) for _ in range(3))
+        self._steps: Counter[int] = Counter()
+        self._nodes: Counter[int] = Counter()
+        self._edges: Counter[int] = Counter()
+        self._labels: Counter[str] = Counter()
+        self._plans = 0
+
+    def add(self, sample: RasSample) -> None:
+        """Count one sample."""
+        nodes, edges = graph_sizes([t for step in sample.history for t in step.triples])
+        self._input.add(sample_prompt(sample))
+        self._output.add(sample.label)
+        self._steps[len(sample.history)] += 1
+        self._nodes[nodes] += 1
+        self._edges[edges] += 1
+        self._labels[sample.label.split(" ", 1)[0]] += 1
+        if sample.task == "plan":
+            self._plans += 1
+            if sample.label.startswith("[SUBQ]"):
+                self._subq.add(sample.label)
+
+    def figures(self) -> dict[str, Any]:
+        """The column."""
+        figures: dict[str, Any] = {
+            "queries": self._steps.total(),
+            "input_tokens": self._input.figures(),
+            "output_tokens": self._output.figures(),
+            "subqueries": spread_of(self._steps),
+            "nodes": spread_of(self._nodes),
+            "edges": spread_of(self._edges),
+            "empty_histories": self._steps[0],
+        }
+        if subq := self._subq.figures():
+            figures["subq_tokens"] = subq
+        if self._plans:
+            figures["labels"] = dict(self._labels)
+        return figures
+
+
+class RasFigures:
+    """Both columns of RAS Table 4: planning and answering."""
+
+    def __init__(self, count_tokens: CountTokens) -> None:
+        self._tasks = {task: TaskFigures(count_tokens) for task in ("plan", "answer")}
+
+    def add(self, sample: RasSample) -> None:
+        """Count one sample."""
+        self._tasks[sample.task].add(sample)
+
+    def figures(self) -> dict[str, Any]:
+        """The columns by task."""
+        return {task: figures.figures() for task, figures in self._tasks.items()}
+
+
+class TriplesFigures:
+    """Sizes of text-to-triples samples."""
+
+    def __init__(self, count_tokens: CountTokens) -> None:
+        self._input, self._output = TokenSpread(count_tokens), TokenSpread(count_tokens)
+        self._triples: Counter[int] = Counter()
+        self._predicates = NameTally()
+
+    def add(self, sample: TriplesSample) -> None:
+        """Count one sample."""
+        self._input.add(sample.text)
+        self._output.add(format_triples(sample.triples))
+        self._triples[len(sample.triples)] += 1
+        for triple in sample.triples:
+            self._predicates.add(triple.predicate)
+
+    def figures(self) -> dict[str, Any]:
+        """The sizes and the thirty most frequent predicates."""
+        return {
+            "samples": self._triples.total(),
+            "input_tokens": self._input.figures(),
+            "output_tokens": self._output.figures(),
+            "triples": spread_of(self._triples),
+            "predicates": self._predicates.most_common(30),
+        }
+
+
+class ConditionsFigures:
+    """Sizes of condition triplets, field by field, and how many a passage gives.
+
+    Passages are known by their text; what tells them apart is kept in `folder`.
+    """
+
+    def __init__(self, count_tokens: CountTokens, folder: Path) -> None:
+        self._count_tokens = count_tokens
+        self._fields = {
+            name: TokenSpread(count_tokens) for name in ("condition", "proof", "conclusion")
+        }
+        self._texts = FirstByKey(folder, "figures")
+        self._waiting: list[str] = []
+        self._empty_proofs = 0
+        self._aspects = NameTally()
+
+    def add(self, sample: ConditionSample) -> None:
+        """Count one triplet."""
+        for name, tokens in self._fields.items():
+            tokens.add(getattr(sample, name))
+        self._empty_proofs += not sample.proof
+        self._aspects.add(sample.condition.rpartition("; ")[2])
+        self._waiting.append(sample.text)
+        if len(self._waiting) >= _BATCH:
+            self._flush()
+
+    def figures(self) -> dict[str, Any]:
+        """The sizes and the thirty most frequent aspects."""
+        self._flush()
+        sizes: Counter[int] = Counter()
+        lengths: Counter[int] = Counter()
+        for counts, tokens in self._texts.sizes_and_values():
+            sizes.update(counts.tolist())
+            lengths.update(tokens.tolist())
+        return {
+            "triplets": self._texts.count,
+            "passages": sizes.total(),
+            "triplets_of_a_passage": spread_of(sizes),
+            "text_tokens": spread_of(lengths),
+            **{f"{name}_tokens": tokens.figures() for name, tokens in self._fields.items()},
+            "empty_proofs": self._empty_proofs,
+            "aspects": self._aspects.most_common(30),
+        }
+
+    def _flush(self) -> None:
+        # The triplets of a passage follow each other: its text is counted once a batch.
+        texts = list(dict.fromkeys(self._waiting))
+        lengths = dict(zip(texts, self._count_tokens(texts), strict=True))
+        for text in self._waiting:
+            self._texts.add(text_key(text), lengths[text])
+        self._waiting = []

@@ -1,0 +1,144 @@
+"""From the samples of all questions to the files: sampling, check of labels, splits, card."""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from data_gen.card import token_counter, write_card
+from data_gen.figures import RasFigures
+from data_gen.found import Found
+from data_gen.labels import ContradictoryLabelsError, LabelCheck
+from data_gen.passage_triples import count_ways
+from data_gen.sampling import PlanKinds, PlanSampling, SampleChooser
+from data_gen.streaming.first_by_key import FIRST, OTHER, SAME
+from data_gen.streaming.observed import observed
+from data_gen.streaming.spool import Spool
+from data_gen.subq_build import QuestionSamples
+from data_gen.write_splits import write_splits
+from models.formats.records import RasSample
+
+
+class _Checked:
+    """The samples that are kept, in the order of the build; they may be read more than once."""
+
+    def __init__(self, samples: Spool[RasSample], verdicts: npt.NDArray[np.uint8]) -> None:
+        self._samples, self._verdicts = samples, verdicts
+        self.repeats = int((verdicts == SAME).sum())
+        self.contradictions = int((verdicts == OTHER).sum())
+
+    def __len__(self) -> int:
+        return int((self._verdicts == FIRST).sum())
+
+    def __iter__(self) -> Iterator[RasSample]:
+        for sample, verdict in zip(self._samples, self._verdicts, strict=True):
+            if verdict == FIRST:
+                yield sample
+
+
+class _Examples:
+    """Five samples: one of each label kind, the rest answers."""
+
+    def __init__(self) -> None:
+        self._chosen: dict[str, RasSample] = {}
+
+    def add(self, sample: RasSample) -> None:
+        """See a sample."""
+        kind = sample.label.split(" ", 1)[0] if sample.task == "plan" else "answer"
+        self._chosen.setdefault(f"{kind}/{bool(sample.history)}", sample)
+
+    def samples(self) -> list[RasSample]:
+        """The first five."""
+        return list(self._chosen.values())[:5]
+
+
+def finish_subq(
+    questions: Iterable[QuestionSamples],
+    found: Callable[[], Found],
+    look_ups: Callable[[], Iterable[str]],
+    options: argparse.Namespace,
+    folder: Path,
+    work: Path,
+) -> dict[str, Any]:
+    """Write the splits and the card to `folder`; returns the card.
+
+    questions: in the order of the build. found, look_ups: asked when these have been read; the
+    latter are sorted lines of `PassageTriples.look_ups`. The samples pass through a file in `work`,
+    so that memory does not grow with them but for a few bytes each.
+    Raises ContradictoryLabelsError unless such samples are to be skipped, and SystemExit when there
+    are no samples.
+    """
+    checked = _checked(questions, options, work)
+    if not len(checked):
+        raise SystemExit("no samples: the sources hold no questions")
+    count_tokens, unit = token_counter(options.tokenizer)
+    figures, kinds, examples = RasFigures(count_tokens), PlanKinds(), _Examples()
+    passing = tqdm(checked, desc="writing", unit="sample")
+    seen = observed(passing, figures.add, kinds.add, examples.add)
+    splits = write_splits(folder, seen, lambda s: s.question_id, options.seed, options.fractions)
+    columns, known = figures.figures(), found()
+    card = {
+        "title": "Planner and answerer samples",
+        "splits": splits,
+        "counted_in": unit,
+        "planning": {
+            **columns["plan"],
+            "kind_foretold_by_steps_alone": round(kinds.label_by_steps_alone(), 3),
+        },
+        "answering": columns["answer"],
+        "counts": {
+            **known.counts.ordered(),
+            **kinds.first_plan_counts(),
+            "prompts that came again": checked.repeats,
+            "contradictory samples dropped": checked.contradictions,
+        },
+        "triples_of_passages": count_ways(look_ups()),
+        "skipped_records": dict(known.skipped),
+        "skipped_examples": known.skipped_examples,
+        "options": _options(options),
+        "sources": known.sources,
+        "samples_to_read": [sample.to_json() for sample in examples.samples()],
+    }
+    write_card(folder, card)
+    return card
+
+
+def _options(options: argparse.Namespace) -> dict[str, Any]:
+    names = (
+        "seed", "fractions", "top_k", "max_triples", "gold_rate", "plan_samples_per_question",
+        "first_plan_fraction", "balance_plans", "answer_fraction",
+    )  # fmt: skip
+    given = {name: getattr(options, name) for name in names}
+    extracted = options.triples.name if options.triples else None
+    return {**given, "fractions": list(options.fractions), "extracted_triples": extracted}
+
+
+def _checked(
+    questions: Iterable[QuestionSamples], options: argparse.Namespace, work: Path
+) -> _Checked:
+    sampling = PlanSampling(
+        options.plan_samples_per_question,
+        options.first_plan_fraction,
+        options.seed,
+        options.balance_plans,
+        options.answer_fraction,
+    )
+    samples = Spool(work / "samples", RasSample)
+    chooser, check = SampleChooser(sampling, work), LabelCheck(work)
+    for question in questions:
+        for sample in question.samples:
+            samples.add(sample)
+            chooser.add(sample)
+            check.add(sample)
+    verdicts = check.verdicts(chooser.chosen())
+    if check.contradiction and not options.skip_contradictions:
+        raise ContradictoryLabelsError(*_samples_at(samples, check.contradiction))
+    return _Checked(samples, verdicts)
+
+
+def _samples_at(samples: Iterable[RasSample], positions: Sequence[int]) -> list[RasSample]:
+    return [sample for number, sample in enumerate(samples) if number in positions]

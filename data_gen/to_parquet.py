@@ -1,0 +1,93 @@
+"""Write a built folder as Parquet, for `datasets.load_dataset(DIR)` and for the hub.
+
+    data_gen/to_parquet.py BUILT_DIR --out DIR
+
+Writes DIR/{split}.parquet for every split that has records, card.json as it was, and README.md, the
+card in Hugging Face's form. A command and not an option of the builders, so that it takes every
+built folder: older ones, merged ones, those of other builders."""
+
+import argparse
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tqdm import tqdm
+
+from data_gen.hub_card import hub_page
+from data_gen.parquet_rows import RowWriter
+from data_gen.splits import SPLITS
+from data_gen.streaming.workspace import output
+from evaluation.commands import one_line_errors
+from evaluation.report import emit_json, print_table
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("built", type=Path, metavar="BUILT_DIR", help="folder of a builder")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write (replaced whole)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
+    return parser
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The card of a built folder. Raises ValueError where there is none that is whole."""
+    path = folder / "card.json"
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file. Name a folder that a builder wrote") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error}). Build the folder again") from None
+    if not isinstance(card, dict) or not isinstance(card.get("title"), str):
+        raise ValueError(f"{path}: has no 'title'. Name a folder that a builder wrote")
+    if "shard" in card:
+        raise ValueError(
+            f"{path}: a shard's card. Merge the shards first: data_gen/merge_shards.py"
+        )
+    return card
+
+
+def write_parquet(built: Path, folder: Path) -> dict[str, int]:
+    """Write a built folder's splits, cards and page to `folder`; the rows of each split written."""
+    card = read_card(built)
+    files: dict[str, Path] = {name: built / f"{name}.jsonl" for name in SPLITS}
+    filled = {name: file for name, file in files.items() if file.is_file() and file.stat().st_size}
+    if not filled:
+        raise ValueError(f"{built}: no split has a record. Name a folder that a builder wrote")
+    writer = RowWriter(next(iter(filled.values())))
+    rows: dict[str, int] = {
+        name: writer.write(file, folder / f"{name}.parquet")
+        for name, file in tqdm(filled.items(), desc="parquet", unit="split")
+    }
+    for name, count in rows.items():
+        if count != card.get("splits", {}).get(name, count):
+            problem = f"has {count} records, {built / 'card.json'} says {card['splits'][name]}"
+            raise ValueError(f"{files[name]}: {problem}. Build the folder again")
+    fields = {field.name: str(field.type) for field in writer.schema}
+    (folder / "README.md").write_text(hub_page(card, rows, fields), encoding="utf-8")
+    shutil.copyfile(built / "card.json", folder / "card.json")
+    return rows
+
+
+@one_line_errors(OSError, ValueError)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
+    with output(options.out) as (folder, _):
+        rows = write_parquet(options.built, folder)
+    print_table("Parquet", ["split", "rows"], list(rows.items()))
+    if options.json:
+        emit_json({"out": str(options.out), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""A disk that fills: one line that says so, nothing left behind, what stood there unchanged."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.data_gen.build_inputs import write_inputs
+from tests.data_gen.test_build_commands import DATA_GEN, run
+from tests.data_gen.test_build_pins import hashes
+
+COMMANDS = {
+    "build_subq.py": ("--source", "2wikimultihopqa=wiki.jsonl", "--skip-contradictions"),
+    "build_triples.py": ("--source", "contract=texts.jsonl", "--source", "wikiofgraph=pairs.jsonl"),
+    "build_conditions.py": ("--source", "hotpotqa=hotpot.jsonl"),
+}
+OPTIONS = ("--tokenizer", "words")
+
+
+def run_limited(
+    script: str, *arguments: str | Path, cwd: Path, largest_file: int
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command whose files cannot grow beyond `largest_file` bytes, as on a full disk."""
+    return subprocess.run(
+        [sys.executable, str(DATA_GEN / script), *map(str, arguments)],
+        capture_output=True, text=True, cwd=cwd, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file,) * 2),
+    )  # fmt: skip
+
+
+def check_refused(done: "subprocess.CompletedProcess[str]", out: Path) -> None:
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"error: {out.name}: writing failed") and "--out" in line
+    assert not [path for path in out.parent.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("largest_file", [500, 9_000])
+@pytest.mark.parametrize("part", [(), ("--shard", "1/1")])
+@pytest.mark.parametrize("script", COMMANDS)
+def test_a_build_that_finds_no_room(
+    script: str, part: tuple[str, ...], largest_file: int, tmp_path: Path
+) -> None:
+    write_inputs(tmp_path)
+    arguments = (*COMMANDS[script], *OPTIONS, *part, "--out", "out")
+    done = run_limited(script, *arguments, cwd=tmp_path, largest_file=largest_file)
+    check_refused(done, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_stood_there_is_unchanged_and_the_next_run_finds_its_way(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    arguments = (*COMMANDS["build_triples.py"], *OPTIONS, "--out", "out")
+    assert run("build_triples.py", *arguments, cwd=tmp_path).returncode == 0
+    before = hashes(tmp_path / "out")
+    more = ("--source", "tekgen=tekgen.tsv")
+    done = run_limited("build_triples.py", *arguments, *more, cwd=tmp_path, largest_file=2_000)
+    check_refused(done, tmp_path / "out")
+    assert hashes(tmp_path / "out") == before
+    assert run("build_triples.py", *arguments, cwd=tmp_path).returncode == 0
+    assert hashes(tmp_path / "out") == before
+
+
+def test_merging_and_parquet_find_no_room(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    arguments = (*COMMANDS["build_triples.py"], *OPTIONS)
+    for part, out in (((), "built"), (("--shard", "1/1"), "part")):
+        done = run("build_triples.py", *arguments, *part, "--out", out, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    for script, source in (("merge_shards.py", "part"), ("to_parquet.py", "built")):
+        done = run_limited(script, source, "--out", "out", cwd=tmp_path, largest_file=1_000)
+        check_refused(done, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
