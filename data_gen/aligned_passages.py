@@ -1,12 +1,11 @@
-"""Passages with the annotated facts that they state, collected over all questions of a source."""
+"""Passages with the annotated facts that they state, and with weak labels."""
 
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 
 from data_gen.entity_text import mentions
-from data_gen.passage_triples import canonical_triples, complete_with_weak, passage_key
+from data_gen.passage_triples import canonical_triples, complete_with_weak
 from data_gen.solving_steps import SolvingStep, context_passages, solving_steps
 from data_gen.splits import hash_fraction
 from data_gen.subqueries import fill_hops, split_relation
@@ -14,8 +13,6 @@ from data_gen.weak_triples import weak_triples
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample
 from models.formats.triples import Triple
-
-Aligned = dict[str, tuple[PassageRecord, list[Triple]]]
 
 
 def stated_by(passage: PassageRecord, fact: Triple) -> bool:
@@ -37,20 +34,6 @@ def stated_facts(
     for step in _fact_steps(record, corpus):
         if step.passage is not None and stated_by(step.passage, step.fact):
             yield step.passage, step.fact
-
-
-def collect_aligned(
-    records: Iterable[QuestionRecord], corpus: Mapping[str, PassageRecord]
-) -> Aligned:
-    """Passages by content key, each with its stated facts over all records, in a stable order."""
-    aligned: Aligned = {}
-    for record in records:
-        for passage, fact in stated_facts(record, corpus):
-            key = passage_key(passage.title, passage.text)
-            facts = aligned.setdefault(key, (passage, []))[1]
-            if fact not in facts:
-                facts.append(fact)
-    return aligned
 
 
 def _fact_steps(record: QuestionRecord, corpus: Mapping[str, PassageRecord]) -> list[SolvingStep]:
@@ -94,11 +77,6 @@ def sample_id(source: str, passage: PassageRecord) -> str:
     return f"{source}/{hashlib.sha256(passage.title.encode()).hexdigest()[:16]}"
 
 
-def aligned_samples(source: str, aligned: Aligned) -> list[TriplesSample]:
-    """One sample a passage: annotated facts, completed with weak labels."""
-    return [aligned_sample(source, passage, facts) for passage, facts in aligned.values()]
-
-
 def aligned_sample(source: str, passage: PassageRecord, facts: Sequence[Triple]) -> TriplesSample:
     """The sample of one passage: annotated facts, completed with weak labels."""
     triples = complete_with_weak(passage.title, passage.text, facts)
@@ -119,15 +97,6 @@ def weak_sample(source: str, passage: PassageRecord) -> TriplesSample | None:
     text = passage_text(passage.title, passage.text)
     chosen = canonical_triples(passage.text, triples)
     return TriplesSample(sample_id(f"{source}/weak", passage), text, chosen)
-
-
-def weak_only_samples(
-    source: str, passages: Iterable[PassageRecord], limit: int, seed: int
-) -> list[TriplesSample]:
-    """At most `limit` samples of passages without annotation, in the order of `weak_place`."""
-    ordered = sorted(passages, key=lambda passage: weak_place(passage, seed))
-    samples = (weak_sample(source, passage) for passage in ordered)
-    return list(islice((sample for sample in samples if sample), limit))
 
 
 def shortened(sample: TriplesSample, max_words: int) -> TriplesSample:

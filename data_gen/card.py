@@ -2,15 +2,14 @@
 
 import json
 import logging
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_gen.figures import ConditionsFigures, RasFigures, TriplesFigures
+from data_gen.figures import RasFigures
 from data_gen.streaming.tallies import CountTokens, spread_of
-from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
+from models.formats.records import InstructionSample, RasSample
 
 logger = logging.getLogger(__name__)
 WORDS_UNIT = "whitespace words"
@@ -54,25 +53,6 @@ def ras_figures(samples: Iterable[RasSample], count_tokens: CountTokens) -> dict
     for sample in samples:
         figures.add(sample)
     return figures.figures()
-
-
-def triples_figures(samples: Iterable[TriplesSample], count_tokens: CountTokens) -> dict[str, Any]:
-    """Sizes of text-to-triples samples."""
-    figures = TriplesFigures(count_tokens)
-    for sample in samples:
-        figures.add(sample)
-    return figures.figures()
-
-
-def conditions_figures(
-    samples: Iterable[ConditionSample], count_tokens: CountTokens
-) -> dict[str, Any]:
-    """Sizes of condition triplets, field by field, and how many a passage gives."""
-    with tempfile.TemporaryDirectory() as folder:
-        figures = ConditionsFigures(count_tokens, Path(folder))
-        for sample in samples:
-            figures.add(sample)
-        return figures.figures()
 
 
 def instruction_figures(

@@ -65,7 +65,7 @@ class QuestionReader:
     def _first_by_hash(
         self, records: Iterable[QuestionRecord], limit: int
     ) -> Iterator[QuestionRecord]:
-        """What `splits.first_by_hash` gives, of any number of records."""
+        """At most `limit` records, in an order by a hash of their ids: the same in every run."""
         order = ExternalSort(self._work)
         for number, record in enumerate(records):
             place = hash_fraction(f"cap/{record.id}", self.options.seed)

@@ -1,7 +1,6 @@
 """Fewer samples of the common relations, all of the rare ones."""
 
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
@@ -15,24 +14,14 @@ from data_gen.streaming.external_sort import ExternalSort, sort_key
 from models.formats.records import TriplesSample
 
 
-def balanced(samples: Iterable[TriplesSample], limit: int, seed: int) -> list[TriplesSample]:
-    """Keep a sample while one of its relations stands in fewer than `limit` kept samples.
-
-    Taken in an order by hash of the ids, so that the choice depends on `seed` alone; a relation
-    may pass the limit in the company of a rarer one. Returned in the order given.
-    """
-    samples = list(samples)
-    with tempfile.TemporaryDirectory() as folder:
-        kept = balanced_places(samples, limit, seed, Path(folder))
-    return [sample for sample, stays in zip(samples, kept, strict=True) if stays]
-
-
 def balanced_places(
     samples: Iterable[TriplesSample], limit: int, seed: int, folder: Path
 ) -> npt.NDArray[np.bool_]:
-    """Which of the samples `balanced` keeps, of any number; they are sorted in `folder`.
+    """Which samples stay: one does while one of its relations stands in fewer than `limit` kept.
 
-    In memory are a count for each relation and a byte a sample.
+    Taken in an order by hash of the ids, so that the choice depends on `seed` alone; a relation may
+    pass the limit in the company of a rarer one. The samples are sorted in `folder`; in memory are
+    a count for each relation and a byte a sample.
     """
     order, count = ExternalSort(folder), 0
     for count, sample in enumerate(samples, start=1):

@@ -1,11 +1,9 @@
 """Choosing a part of the samples: so that trainings stay affordable, and what they teach."""
 
 import json
-import logging
 import struct
-import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -19,8 +17,6 @@ from data_gen.streaming.external_sort import ExternalSort, sort_key
 from data_gen.streaming.first_by_key import FirstByKey, text_key
 from models.formats.plan import PlanAction
 from models.formats.records import RasSample
-
-logger = logging.getLogger(__name__)
 
 # States with as many steps or more are balanced together.
 MOST_STEPS_APART = 3
@@ -126,17 +122,6 @@ def _group(state: RasSample) -> tuple[int, bool]:
     return min(len(state.history), MOST_STEPS_APART), state.label == PlanAction.SUFFICIENT
 
 
-def choose_plan_samples(samples: Iterable[RasSample], sampling: PlanSampling) -> list[RasSample]:
-    """The samples that `sampling` keeps, in their order."""
-    samples = list(samples)
-    with tempfile.TemporaryDirectory() as folder:
-        chooser = SampleChooser(sampling, Path(folder))
-        for sample in samples:
-            chooser.add(sample)
-        chosen = chooser.chosen()
-    return [sample for sample, stays in zip(samples, chosen, strict=True) if stays]
-
-
 def _kept_without_history(sample: RasSample, sampling: PlanSampling) -> bool:
     if sample.task == "answer":
         chance = hash_fraction(f"{sample.question_id}/answer", sampling.seed)
@@ -146,64 +131,3 @@ def _kept_without_history(sample: RasSample, sampling: PlanSampling) -> bool:
     if sample.label == PlanAction.NO_RETRIEVAL:
         return True
     return hash_fraction(f"{sample.question_id}/first", sampling.seed) < sampling.first_fraction
-
-
-class PlanKinds:
-    """Counts which plans ask on and which do not, by the number of their steps."""
-
-    def __init__(self) -> None:
-        self._by_steps: dict[int, Counter[bool]] = defaultdict(Counter)
-        self._first: Counter[bool] = Counter()
-
-    def add(self, sample: RasSample) -> None:
-        """Count one sample; answers do not matter."""
-        if sample.task == "plan" and sample.history:
-            self._by_steps[len(sample.history)][sample.label == PlanAction.SUFFICIENT] += 1
-        elif sample.task == "plan":
-            self._first[sample.label == PlanAction.NO_RETRIEVAL] += 1
-
-    def label_by_steps_alone(self) -> float:
-        """What `label_by_steps_alone` gives."""
-        return foretold_share(self._by_steps)
-
-    def first_plan_counts(self) -> dict[str, int]:
-        """What `first_plan_counts` gives, with its warning."""
-        asking, nothing = self._first[False], self._first[True]
-        if asking and nothing > asking:
-            logger.warning(
-                "%d of %d plans without a history are %s: a planner learns from them never to "
-                "retrieve. Raise --first-plan-fraction or cap --no-retrieval",
-                nothing, asking + nothing, PlanAction.NO_RETRIEVAL,
-            )  # fmt: skip
-        return {"first plans that ask": asking, "first plans that ask nothing": nothing}
-
-
-def foretold_share(counts: Mapping[int, Counter[bool]]) -> float:
-    """Share of what is counted that has its group's most frequent value; 0 for nothing.
-
-    counts: by number of steps, how many plans have enough (True) and how many ask on.
-    """
-    total = sum(count.total() for count in counts.values())
-    return sum(max(count.values()) for count in counts.values()) / max(total, 1)
-
-
-def label_by_steps_alone(samples: Iterable[RasSample]) -> float:
-    """Share of plans with a history whose kind the number of steps foretells; 0 without any.
-
-    A planner's label accuracy has to be read against it.
-    """
-    kinds = PlanKinds()
-    for sample in samples:
-        kinds.add(sample)
-    return kinds.label_by_steps_alone()
-
-
-def first_plan_counts(samples: Iterable[RasSample]) -> dict[str, int]:
-    """How often a plan without a history asks for a retrieval, and how often for nothing.
-
-    Logs a warning where most ask for nothing: a planner learns from these never to retrieve.
-    """
-    kinds = PlanKinds()
-    for sample in samples:
-        kinds.add(sample)
-    return kinds.first_plan_counts()

@@ -2,14 +2,11 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Literal, TypeVar
-
-from models.formats.records import QuestionRecord, TriplesSample
+from typing import Literal
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 DEFAULT_FRACTIONS = (0.94, 0.06, 0.0)
-Item = TypeVar("Item", QuestionRecord, TriplesSample)
 
 
 def check_fractions(fractions: Sequence[float]) -> tuple[float, float, float]:
@@ -30,11 +27,6 @@ def hash_fraction(key: str, seed: int = 0) -> float:
     """A number in [0, 1) that depends on nothing but `key` and `seed` (sha256)."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
-
-
-def first_by_hash(items: Sequence[Item], limit: int, seed: int) -> list[Item]:
-    """At most `limit` items, in an order by a hash of their ids: the same choice in every run."""
-    return sorted(items, key=lambda item: hash_fraction(f"cap/{item.id}", seed))[:limit]
 
 
 def split_of(

@@ -14,7 +14,8 @@ from data_gen.figures import RasFigures
 from data_gen.found import Found
 from data_gen.labels import ContradictoryLabelsError, LabelCheck
 from data_gen.passage_triples import count_ways
-from data_gen.sampling import PlanKinds, PlanSampling, SampleChooser
+from data_gen.plan_kinds import PlanKinds
+from data_gen.sampling import PlanSampling, SampleChooser
 from data_gen.streaming.first_by_key import FIRST, OTHER, SAME
 from data_gen.streaming.observed import observed
 from data_gen.streaming.spool import Spool

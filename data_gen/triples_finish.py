@@ -189,7 +189,7 @@ def _within_limit(
 def first_items_by_hash(
     items: Iterable[PassageItem], limit: int, seed: int, work: Path
 ) -> Iterator[PassageItem]:
-    """What `splits.first_by_hash` gives of the samples, of any number of candidates."""
+    """At most `limit` candidates, in an order by a hash of their ids: the same in every run."""
     order = ExternalSort(work)
     for number, item in enumerate(items):
         place = hash_fraction(f"cap/{item.sample.id}", seed)

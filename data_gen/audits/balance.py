@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from data_gen.audits.findings import Finding, Severity
 from data_gen.audits.table import Seen
 from data_gen.audits.table4 import PAPER_LABELS
-from data_gen.sampling import foretold_share
+from data_gen.plan_kinds import foretold_share
 from models.formats.plan import PlanAction
 from models.formats.records import RasSample
 

@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.aligned_passages import (
-    aligned_samples,
-    collect_aligned,
-    shortened,
-    supporting_titles,
-    weak_only_samples,
-)
+from data_gen.aligned_passages import aligned_sample, shortened, supporting_titles
 from data_gen.entity_text import compatible_relations, entity_key, mentions, same_fact
 from data_gen.passage_triples import PassageTriples, canonical_triples, read_extracted
 from data_gen.splits import check_fractions, split_of
@@ -22,6 +16,7 @@ from models.formats.fields import RecordError
 from models.formats.prompts import passage_text
 from models.formats.records import DecompositionStep, PassageRecord, QuestionRecord, TriplesSample
 from models.formats.triples import Triple
+from tests.data_gen.whole_lists import facts_by_title, weak_samples
 
 TEXT = "Denys Roe (born 3 May 1967 in Montreal) is a Canadian filmmaker. His son is Max Roe."
 ROE = PassageRecord("2", "Denys Roe", TEXT)
@@ -39,7 +34,9 @@ def test_targets_follow_the_text_and_annotation_goes_before_weak_labels() -> Non
             Triple("Denys Roe", "date of birth", "May 1967"),
         ],
     )
-    (sample,) = aligned_samples("2wikimultihopqa", collect_aligned([record, record], {}))
+    facts = facts_by_title([record, record], {})
+    sample = aligned_sample("2wikimultihopqa", ROE, facts.pop("Denys Roe"))
+    assert not facts
     assert sample.text == passage_text("Denys Roe", TEXT)
     assert sample.triples == [
         Triple("Denys Roe", "date of birth", "May 1967"),
@@ -51,7 +48,7 @@ def test_targets_follow_the_text_and_annotation_goes_before_weak_labels() -> Non
 
 def test_facts_that_the_text_does_not_state_are_left_out() -> None:
     record = QuestionRecord("q", "?", "x", evidences=[Triple("Denys Roe", "child", "Ann Roe")])
-    assert collect_aligned([record], {"Denys Roe": ROE}) == {}
+    assert facts_by_title([record], {"Denys Roe": ROE}) == {}
 
 
 def test_decompositions_give_facts_where_they_name_a_relation() -> None:
@@ -65,16 +62,15 @@ def test_decompositions_give_facts_where_they_name_a_relation() -> None:
             DecompositionStep("#1 >> place of birth", "Montreal", 1),
         ],
     )
-    facts = [facts for _, facts in collect_aligned([record], {}).values()]
-    assert facts == [[Triple("Denys Roe", "place of birth", "Montreal")]]
+    facts = [Triple("Denys Roe", "place of birth", "Montreal")]
+    assert facts_by_title([record], {}) == {"Denys Roe": facts}
     assert supporting_titles([record]) == {"Zone", "Denys Roe"}
 
 
-def test_weak_only_targets_need_two_triples_and_keep_the_limit() -> None:
+def test_weak_only_targets_need_two_triples() -> None:
     poor = PassageRecord("3", "Lake", "Lake is a lake in Poland.")
-    samples = weak_only_samples("2wikimultihopqa", [poor, ROE, ROE], 5, seed=0)
+    samples = weak_samples([poor, ROE, ROE], seed=0)
     assert [len(sample.triples) for sample in samples] == [4, 4]
-    assert len(weak_only_samples("2wikimultihopqa", [ROE, ROE], 1, seed=0)) == 1
 
 
 @given(st.lists(st.sampled_from(["Montreal", "Max Roe", "3 May 1967", "nowhere"]), max_size=6))

@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_gen.passage_items import PassageItem
-from data_gen.relation_balance import balanced
-from data_gen.sampling import MOST_STEPS_APART, PlanSampling, choose_plan_samples
-from data_gen.splits import SPLITS, first_by_hash, hash_fraction, split_of
+from data_gen.sampling import MOST_STEPS_APART, PlanSampling
+from data_gen.splits import SPLITS, hash_fraction, split_of
 from data_gen.streaming import external_sort
 from data_gen.streaming.disk_groups import DiskGroups, PassageTable
 from data_gen.streaming.external_sort import ExternalSort, fraction_bits, sort_key
@@ -35,6 +34,7 @@ from data_gen.write_splits import write_splits
 from models.formats.history import HistoryStep
 from models.formats.records import PassageRecord, RasSample, TriplesSample, read_records
 from models.formats.triples import Triple
+from tests.data_gen.whole_lists import balanced, choose_plan_samples, first_by_hash
 
 ANY_FOLDER = [HealthCheck.function_scoped_fixture]
 fractions = st.floats(0, 1, exclude_max=True)

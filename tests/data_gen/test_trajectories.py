@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from data_gen.context_search import PassageSearch
 from data_gen.labels import ContradictoryLabelsError, check_labels
 from data_gen.passage_triples import PassageTriples
-from data_gen.sampling import (
-    PlanSampling,
-    choose_plan_samples,
-    first_plan_counts,
-    label_by_steps_alone,
-)
+from data_gen.sampling import PlanSampling
 from data_gen.solving_steps import (
     aligned_titles,
     context_passages,
@@ -31,6 +26,7 @@ from data_gen.trajectories import OracleOptions, trajectory_samples, with_gold
 from models.formats.history import HistoryStep
 from models.formats.records import DecompositionStep, PassageRecord, QuestionRecord, RasSample
 from models.formats.triples import Triple
+from tests.data_gen.whole_lists import choose_plan_samples, plan_kinds
 
 ZONE = PassageRecord("1", "The Zone (2017 film)", "The Zone is a 2017 film directed by Denys Roe.")
 ROE = PassageRecord("2", "Denys Roe", "Denys Roe (born 3 May 1967 in Montreal) is a filmmaker.")
@@ -348,12 +344,12 @@ def test_balanced_plans_cannot_be_told_by_counting_steps() -> None:
             label = "[SUFFICIENT]" if k == rounds else "[SUBQ] Who?"
             samples.append(RasSample(f"q{number}/plan/{k}", "plan", "Q?", [step] * k, label))
         samples.append(RasSample(f"q{number}/answer", "answer", "Q?", [step], "A"))
-    assert label_by_steps_alone(samples) == pytest.approx(960 / 1080)
+    assert plan_kinds(samples).label_by_steps_alone() == pytest.approx(960 / 1080)
     kept = choose_plan_samples(samples, PlanSampling(balanced=True, answer_fraction=0.5))
     counts = Counter((len(s.history), s.label) for s in kept if s.task == "plan")
     # No plan asks on after two steps here, so none with two steps can be kept.
     assert counts == {(1, "[SUFFICIENT]"): 120, (1, "[SUBQ] Who?"): 120}
-    assert label_by_steps_alone(kept) == 0.5
+    assert plan_kinds(kept).label_by_steps_alone() == 0.5
     assert 250 < sum(s.task == "answer" for s in kept) < 350
 
 
@@ -361,10 +357,13 @@ def test_mostly_no_retrieval_at_the_start_is_warned_of(caplog: pytest.LogCapture
     asks = RasSample("a/plan/0", "plan", "A?", [], "[SUBQ] A?")
     nothing = RasSample("b/plan/0", "plan", "B?", [], "[NO_RETRIEVAL]")
     later = RasSample("c/plan/1", "plan", "C?", [HistoryStep("C?", (DIRECTOR,))], "[SUFFICIENT]")
-    counts = first_plan_counts([asks, nothing, later])
+    counts = plan_kinds([asks, nothing, later]).first_plan_counts()
     assert list(counts.values()) == [1, 1] and not caplog.records
-    assert list(first_plan_counts([nothing, later]).values()) == [0, 1] and not caplog.records
-    first_plan_counts([asks, nothing, nothing])
+    assert (
+        list(plan_kinds([nothing, later]).first_plan_counts().values()) == [0, 1]
+        and not caplog.records
+    )
+    plan_kinds([asks, nothing, nothing]).first_plan_counts()
     assert "2 of 3" in caplog.text and "--first-plan-fraction" in caplog.text
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from data_gen.relation_balance import balanced
 from data_gen.unlabelled_cues import unlabelled_relations
 from models.formats.records import TriplesSample
 from models.formats.triples import Triple
+from tests.data_gen.whole_lists import balanced
 
 LIFE = "Ada Roe: Ada Roe (3 May 1901 in Pesmes – 22 May 1946 in Lyon) was a French poet."
 SCORE = "Dawn: Dawn is a 1991 film. The music was composed by Jo Lind."
