@@ -1,4 +1,4 @@
-"""A disk that fills: one line that says so, nothing left behind, what stood there unchanged."""
+"""A disk that fills, a record that is broken: one line that says so, nothing left behind."""
 
 import resource
 import subprocess
@@ -74,3 +74,32 @@ def test_merging_and_parquet_find_no_room(tmp_path: Path) -> None:
         done = run_limited(script, source, "--out", "out", cwd=tmp_path, largest_file=1_000)
         check_refused(done, tmp_path / "out")
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("part", [(), ("--shard", "1/2")])
+@pytest.mark.parametrize(
+    ("script", "source", "file", "words"),
+    [
+        ("build_subq.py", "2wikimultihopqa", "more.jsonl", "field '(line)': malformed JSON"),
+        ("build_triples.py", "2wikimultihopqa", "more.jsonl", "field '(line)': malformed JSON"),
+        ("build_triples.py", "wikiofgraph", "pairs.jsonl", "field 'triplet': 1 malformed"),
+        ("build_conditions.py", "hotpotqa", "hotpot.jsonl", "field 'supporting_facts[0]': no"),
+    ],
+)
+def test_a_broken_record_in_the_middle_leaves_nothing_behind(
+    script: str, source: str, file: str, words: str, part: tuple[str, ...], tmp_path: Path
+) -> None:
+    write_inputs(tmp_path)
+    lines = (tmp_path / file).read_text(encoding="utf-8").splitlines()
+    if file == "pairs.jsonl":
+        lines.insert(9, '{"triplet": "(<S> a| <P> b", "text": "t"}')
+    if file == "hotpot.jsonl":
+        lines[9] = lines[9].replace('"supporting_facts": [["Odense', '"supporting_facts": [["Oslo')
+    (tmp_path / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    number = 14 if file == "more.jsonl" else 10
+    before = sorted(tmp_path.iterdir())
+    arguments = ("--source", f"{source}={file}", *OPTIONS, *part, "--out", "out")
+    done = run(script, *arguments, cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"error: {file}:{number}: {words}")
+    assert sorted(tmp_path.iterdir()) == before
