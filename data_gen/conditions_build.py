@@ -61,11 +61,15 @@ class ConditionsBuild:
     def _sentences(self, number: int, source: NamedPath) -> Iterator[PassageItem]:
         on_error = self.skipped.handler(source.name)
         found = _SupportingSentences(self.work)
-        count = 0
+        count = beyond = 0
         for record in tqdm(read_questions(source.name, source.path, on_error), source.name):
             if self.options.limit is None or count < self.options.limit:
                 count += 1
                 found.add(record)
+            else:
+                beyond += self.deal.shard.owns(record.id)
+        if beyond:
+            self.kinds.count("left out: a question beyond the limit", beyond, number, -1)
         self.sources.append(source_entry(source, count))
         for place, (passage, sentences, chosen) in enumerate(found.passages()):
             if not self.deal.owns(sample_id(source.name, passage), passage):

@@ -1,6 +1,7 @@
 """The questions of a build: each once, none of a test set, of each file at most so many."""
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from data_gen.streaming.external_sort import ExternalSort, sort_key
 from data_gen.streaming.placed_counts import Place, PlacedCounts
 from data_gen.streaming.spool import from_line, to_line
 from models.formats.records import QuestionRecord
+
+# The place of what is counted when a file has been read.
+_AFTER_ALL = sys.maxsize
 
 
 class QuestionReader:
@@ -56,22 +60,28 @@ class QuestionReader:
         new = (r for n, r in enumerate(read) if self._is_new(r, (stage, 0, file, n)))
         limit = self.caps.get(source.path, self.options.limit)
         count = 0
-        for record in new if limit is None else self._first_by_hash(new, limit):
+        place = (stage, 0, file, _AFTER_ALL)
+        for record in new if limit is None else self._first_by_hash(new, limit, place):
             self._taken.add(record.id, str(file))
             count += 1
             yield record
         self.sources.append(source_entry(source, count))
 
     def _first_by_hash(
-        self, records: Iterable[QuestionRecord], limit: int
+        self, records: Iterable[QuestionRecord], limit: int, place: Place
     ) -> Iterator[QuestionRecord]:
-        """At most `limit` records, in an order by a hash of their ids: the same in every run."""
-        order = ExternalSort(self._work)
+        """At most `limit` records in an order by a hash of their ids; the others are counted."""
+        order, beyond = ExternalSort(self._work), 0
         for number, record in enumerate(records):
-            place = hash_fraction(f"cap/{record.id}", self.options.seed)
-            order.add(sort_key(place, number), to_line(record))
+            position = hash_fraction(f"cap/{record.id}", self.options.seed)
+            order.add(sort_key(position, number), to_line(record))
+            beyond += self._counted(record.id)
         for line in order.first(limit):
-            yield from_line(line, QuestionRecord)
+            record = from_line(line, QuestionRecord)
+            beyond -= self._counted(record.id)
+            yield record
+        if beyond:
+            self.counts.count("left out: beyond the limit", beyond, *place)
 
     def _is_new(self, record: QuestionRecord, place: Place) -> bool:
         reason = ""

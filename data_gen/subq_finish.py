@@ -16,7 +16,7 @@ from data_gen.labels import ContradictoryLabelsError, LabelCheck
 from data_gen.passage_triples import count_ways
 from data_gen.plan_kinds import PlanKinds
 from data_gen.sampling import PlanSampling, SampleChooser
-from data_gen.streaming.first_by_key import FIRST, OTHER, SAME
+from data_gen.streaming.first_by_key import FIRST, LEFT_OUT, OTHER, SAME
 from data_gen.streaming.observed import observed
 from data_gen.streaming.spool import Spool
 from data_gen.subq_build import QuestionSamples
@@ -31,6 +31,7 @@ class _Checked:
         self._samples, self._verdicts = samples, verdicts
         self.repeats = int((verdicts == SAME).sum())
         self.contradictions = int((verdicts == OTHER).sum())
+        self.not_chosen = int((verdicts == LEFT_OUT).sum())
 
     def __len__(self) -> int:
         return int((self._verdicts == FIRST).sum())
@@ -96,6 +97,7 @@ def finish_subq(
             **kinds.first_plan_counts(),
             "prompts that came again": checked.repeats,
             "contradictory samples dropped": checked.contradictions,
+            **({"samples not chosen": checked.not_chosen} if checked.not_chosen else {}),
         },
         "triples_of_passages": count_ways(look_ups()),
         "skipped_records": dict(known.skipped),

@@ -116,6 +116,8 @@ class TriplesBuild:
                 for triple in triples
                 if all(mentions(sample.text, part) for part in (triple.subject, triple.object))
             ]
+        if not triples:
+            self.kinds["left out: states none of its triples"] += 1
         if len(triples) > MAX_TARGET_TRIPLES:
             self.kinds["too many triples"] += 1
             return []

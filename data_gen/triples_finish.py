@@ -136,7 +136,9 @@ def _taken(
         if name in QA_SOURCES:
             own = _within_limit(own, source, name, options, kinds)
         if name in caps:
-            own = first_items_by_hash(own, caps[name], options.seed, work)
+            own, beyond = first_items_by_hash(own, caps[name], options.seed, work)
+            if beyond:
+                kinds.count(f"{name}, beyond the cap", beyond, source, 4)
         for count, item in enumerate(own, start=1):
             yield replace(item, place=(source, 5, count))
         if name not in QA_SOURCES:
@@ -188,10 +190,11 @@ def _within_limit(
 
 def first_items_by_hash(
     items: Iterable[PassageItem], limit: int, seed: int, work: Path
-) -> Iterator[PassageItem]:
-    """At most `limit` candidates, in an order by a hash of their ids: the same in every run."""
+) -> tuple[Iterator[PassageItem], int]:
+    """At most `limit` candidates in an order by a hash of their ids, and how many there are beyond."""
     order = ExternalSort(work)
     for number, item in enumerate(items):
         place = hash_fraction(f"cap/{item.sample.id}", seed)
         order.add(sort_key(place, number), to_line(item))
-    return (from_line(line, PassageItem) for line in order.first(limit))
+    first = (from_line(line, PassageItem) for line in order.first(limit))
+    return first, max(len(order) - limit, 0)

@@ -44,12 +44,17 @@ class ExternalSort:
         self._limit = buffer_bytes
         self._buffer: list[bytes] = []
         self._held = 0
+        self._count = 0
         self._runs: list[Path] = []
+
+    def __len__(self) -> int:
+        return self._count
 
     def add(self, key: str, line: str) -> None:
         """Take in one line. Raises UnicodeEncodeError for a text that UTF-8 cannot hold."""
         entry = f"{key}\t{line}\n".encode()
         self._buffer.append(entry)
+        self._count += 1
         self._held += len(entry) + _ENTRY_OVERHEAD
         if self._held >= self._limit:
             self._write_run()

@@ -310,5 +310,7 @@ def test_a_text_that_utf_8_has_not_is_named_by_its_sample(tmp_path: Path) -> Non
 def test_a_cap_takes_what_it_took_of_whole_lists(tmp_path: Path) -> None:
     samples = [TriplesSample(f"s{n % 25}", f"text {n}", []) for n in range(40)]
     items = [PassageItem((0, 0, n), sample) for n, sample in enumerate(samples)]
-    taken = [item.sample for item in first_items_by_hash(items, 11, 6, tmp_path)]
-    assert taken == first_by_hash(samples, 11, 6)
+    taken, beyond = first_items_by_hash(items, 11, 6, tmp_path)
+    assert [item.sample for item in taken] == first_by_hash(samples, 11, 6)
+    assert beyond == len(samples) - 11
+    assert first_items_by_hash(items, 99, 6, tmp_path)[1] == 0
