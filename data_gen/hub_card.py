@@ -20,10 +20,16 @@ _NOT_STATED = {"see the source's records", "not stated", ""}
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B")
 
 
-def hub_page(card: Mapping[str, Any], rows: Mapping[str, int], fields: Mapping[str, str]) -> str:
+def hub_page(
+    card: Mapping[str, Any],
+    rows: Mapping[str, int],
+    hashes: Mapping[str, str],
+    fields: Mapping[str, str],
+) -> str:
     """README.md of a folder of Parquet files.
 
-    card: of the build. rows: by split, those with a file alone. fields: name and type of each.
+    card: of the build. rows, hashes: of each split's Parquet file, where it has one. fields: name
+    and type of each.
     """
     sources: Sequence[Mapping[str, Any]] = card.get("sources", [])
     data = DatasetCardData(
@@ -37,8 +43,9 @@ def hub_page(card: Mapping[str, Any], rows: Mapping[str, int], fields: Mapping[s
             }
         ],
     )
+    splits = [(name, count, hashes[name]) for name, count in rows.items()]
     lines = ["---", data.to_yaml(), "---", "", f"# {card['title']}", ""]
-    lines += ["## Splits", "", *_table(["split", "rows"], rows.items())]
+    lines += ["## Splits", "", *_table(["split", "rows", "sha256"], splits)]
     empty = [name for name, count in card.get("splits", {}).items() if not count]
     if empty:
         lines += ["", f"Without records, so without a file: {', '.join(empty)}."]

@@ -60,8 +60,8 @@ class LabelCheck:
     verdicts are.
     """
 
-    def __init__(self, folder: Path, name: str = "labels") -> None:
-        self._prompts = FirstByKey(folder, name)
+    def __init__(self, folder: Path) -> None:
+        self._prompts = FirstByKey(folder, "labels")
 
     def add(self, sample: RasSample | InstructionSample) -> None:
         """Take in the next sample."""

@@ -23,7 +23,7 @@ class LaterAnnotation:
     def annotate(self, steps: Iterable[SolvingStep]) -> None:
         """Note the passages of steps as annotated in this stage."""
         for step in steps:
-            if step.passage is not None and step.fact.object:
+            if step.passage is not None and step.fact.subject and step.fact.object:
                 self._note(step.passage)
 
     def add_given(self, passage: PassageRecord, triples: list[Triple]) -> None:

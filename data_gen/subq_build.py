@@ -13,6 +13,7 @@ from data_gen.found import Found
 from data_gen.later_annotation import LaterAnnotation
 from data_gen.passage_triples import PassageTriples
 from data_gen.question_reader import QuestionReader
+from data_gen.question_retrieval import prepare_questions
 from data_gen.shards import WHOLE, Deal, Shard
 from data_gen.source_args import NamedPath
 from data_gen.streaming.placed_counts import Place, PlacedCounts
@@ -20,7 +21,6 @@ from data_gen.streaming.spool import Spool
 from data_gen.subq_sources import (
     TakesAnnotation,
     load_corpus,
-    prepare_questions,
     take_annotation,
     world_triples,
 )

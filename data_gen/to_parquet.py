@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from data_gen.hub_card import hub_page
 from data_gen.parquet_rows import RowWriter
+from data_gen.source_args import file_sha256
 from data_gen.splits import SPLITS
 from data_gen.streaming.workspace import output
 from evaluation.commands import one_line_errors
@@ -72,7 +73,8 @@ def write_parquet(built: Path, folder: Path) -> dict[str, int]:
             problem = f"has {count} records, {built / 'card.json'} says {card['splits'][name]}"
             raise ValueError(f"{files[name]}: {problem}. Build the folder again")
     fields = {field.name: str(field.type) for field in writer.schema}
-    (folder / "README.md").write_text(hub_page(card, rows, fields), encoding="utf-8")
+    hashes = {name: file_sha256(folder / f"{name}.parquet") for name in rows}
+    (folder / "README.md").write_text(hub_page(card, rows, hashes, fields), encoding="utf-8")
     shutil.copyfile(built / "card.json", folder / "card.json")
     return rows
 

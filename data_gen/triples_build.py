@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +36,6 @@ from data_gen.weak_measure import Agreement, added_up, measure_labels
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
 from models.formats.triples import Triple
 
-logger = logging.getLogger(__name__)
 QA_SOURCES = ("2wikimultihopqa", "musique")
 
 

@@ -191,7 +191,7 @@ def _within_limit(
 def first_items_by_hash(
     items: Iterable[PassageItem], limit: int, seed: int, work: Path
 ) -> tuple[Iterator[PassageItem], int]:
-    """At most `limit` candidates in an order by a hash of their ids, and how many there are beyond."""
+    """At most `limit` candidates in an order by a hash of their ids, and how many are beyond."""
     order = ExternalSort(work)
     for number, item in enumerate(items):
         place = hash_fraction(f"cap/{item.sample.id}", seed)

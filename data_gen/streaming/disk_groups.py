@@ -18,19 +18,17 @@ CREATE TABLE items (owner INTEGER, place INTEGER, value TEXT NOT NULL, PRIMARY K
 """
 
 
-def open_table(
-    tables: str, folder: Path | None = None, cache_bytes: int = CACHE_BYTES
-) -> sqlite3.Connection:
+def open_table(tables: str, folder: Path | None = None) -> sqlite3.Connection:
     """An SQLite file in `folder` that nobody else reads, with these tables.
 
-    No journal, one transaction that is never closed, up to `cache_bytes` in memory; what fits there
+    No journal, one transaction that is never closed, up to CACHE_BYTES in memory; what fits there
     is not written. Without a folder the file is one of the system's temporary ones.
     """
     file = "" if folder is None else _new_file(folder)
     table = sqlite3.connect(file, isolation_level=None)
     for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"):
         table.execute(f"PRAGMA {pragma}")
-    table.execute(f"PRAGMA cache_size=-{cache_bytes >> 10}")
+    table.execute(f"PRAGMA cache_size=-{CACHE_BYTES >> 10}")
     table.executescript(tables)
     table.execute("BEGIN")
     return table
@@ -43,8 +41,8 @@ class DiskGroups:
     surrogate: JSON in ASCII.
     """
 
-    def __init__(self, folder: Path | None = None, cache_bytes: int = CACHE_BYTES) -> None:
-        self._table = open_table(_TABLES, folder, cache_bytes)
+    def __init__(self, folder: Path | None = None) -> None:
+        self._table = open_table(_TABLES, folder)
         self._count = 0
 
     def __len__(self) -> int:

@@ -1,9 +1,9 @@
 """Builds of small fixtures are what they were, byte for byte: every file and its card.
 
-The hashes in build_pins.json are those of the builders on whole lists, before they became streaming,
-but for four cards, which since then also count what limits, caps and sampling leave out. A change
-that is meant to alter a build renews them: `python tests/data_gen/test_build_pins.py` writes the
-file anew.
+The hashes in build_pins.json are those of the builders on whole lists, before they became
+streaming, but for four cards, which now also count what limits, caps and sampling leave out. A
+change that is meant to alter a build renews them: `python tests/data_gen/test_build_pins.py` writes
+the file anew.
 """
 
 import hashlib

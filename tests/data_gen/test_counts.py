@@ -1,6 +1,7 @@
 """The counts of a card add up: from the lines of the input to the samples of the splits."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,9 @@ def lines(*paths: Path) -> int:
 
 def given(arguments: list[str]) -> list[Path]:
     """The files of questions that a build reads, its sources and those without retrieval."""
-    values = zip(arguments, arguments[1:], strict=False)
-    paths = [Path(v.partition("=")[2]) for name, v in values if name == "--source"]
-    values = zip(arguments, arguments[1:], strict=False)
-    paths += [Path(value) for name, value in values if name == "--no-retrieval"]
+    options = list(pairwise(arguments))
+    paths = [Path(value.partition("=")[2]) for name, value in options if name == "--source"]
+    paths += [Path(value) for name, value in options if name == "--no-retrieval"]
     return [f for path in paths for f in (path.glob("questions_*") if path.is_dir() else [path])]
 
 

@@ -1,6 +1,9 @@
-"""A disk that fills, a record that is broken: one line that says so, nothing left behind."""
+"""A disk that fills, a record that is broken, a kill: no part of a build is taken for a whole."""
 
+import json
+import os
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +12,7 @@ import pytest
 
 from tests.data_gen.build_inputs import write_inputs
 from tests.data_gen.test_build_commands import DATA_GEN, run
-from tests.data_gen.test_build_pins import hashes
+from tests.data_gen.test_build_pins import PINS, hashes
 
 COMMANDS = {
     "build_subq.py": ("--source", "2wikimultihopqa=wiki.jsonl", "--skip-contradictions"),
@@ -103,3 +106,37 @@ def test_a_broken_record_in_the_middle_leaves_nothing_behind(
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith(f"error: {file}:{number}: {words}")
     assert sorted(tmp_path.iterdir()) == before
+
+
+# What is killed has written its samples and lacks its card.
+KILLED = """
+import os, signal, sys
+from data_gen import build_triples, shard_files, triples_finish
+killed = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+triples_finish.write_card = shard_files.write_card = killed
+build_triples.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("part", [(), ("--shard", "1/1")])
+def test_a_killed_build_leaves_what_stood_there_and_is_run_again(
+    part: tuple[str, ...], tmp_path: Path
+) -> None:
+    write_inputs(tmp_path)
+    sources = ("--source", "musique=musique.jsonl", "--source", "world=world", "--skip-bad")
+    arguments = (*sources, *OPTIONS, *part, "--out", "out")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "card.json").write_text("old", encoding="utf-8")
+    command = [sys.executable, "-c", KILLED, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(DATA_GEN.parent)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    [left] = [path for path in tmp_path.iterdir() if path.name.startswith(".out.")]
+    assert any(left.glob("*.jsonl"))
+    assert [path.read_text("utf-8") for path in (tmp_path / "out").iterdir()] == ["old"]
+    # What the killed run left is not in the way of the next.
+    assert run("build_triples.py", *arguments, cwd=tmp_path).returncode == 0
+    if part:
+        assert run("merge_shards.py", "out", "--out", "whole", cwd=tmp_path).returncode == 0
+    pinned = json.loads(PINS.read_text(encoding="utf-8"))["build_triples world"]
+    assert hashes(tmp_path / ("whole" if part else "out")) == pinned

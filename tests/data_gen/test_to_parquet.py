@@ -1,5 +1,6 @@
 """Parquet holds what JSON Lines held, `datasets` loads it, and its card says where it came from."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,8 @@ def test_the_page_has_a_head_that_the_hub_reads(tmp_path: Path) -> None:
     assert all((out / row["path"]).is_file() for row in config["data_files"])
     assert parsed["size_categories"] == ["n<1K"]
     card = json.loads((source / "card.json").read_text(encoding="utf-8"))
-    assert f"| train | {card['splits']['train']} |" in body
+    digest = hashlib.sha256((out / "train.parquet").read_bytes()).hexdigest()
+    assert f"| train | {card['splits']['train']} | {digest} |" in body
     assert "Without records, so without a file: test." in body
     for row in card["sources"]:
         assert row["sha256"] in body and row["licence"] in body and f"| {row['records']} |" in body

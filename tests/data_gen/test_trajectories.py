@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from data_gen.context_search import PassageSearch
 from data_gen.labels import ContradictoryLabelsError, check_labels
 from data_gen.passage_triples import PassageTriples
+from data_gen.question_retrieval import prepare_questions
 from data_gen.sampling import PlanSampling
 from data_gen.solving_steps import (
     aligned_titles,
@@ -21,7 +22,6 @@ from data_gen.solving_steps import (
     solving_steps,
 )
 from data_gen.splits import split_of
-from data_gen.subq_sources import prepare_questions
 from data_gen.trajectories import OracleOptions, trajectory_samples, with_gold
 from models.formats.history import HistoryStep
 from models.formats.records import DecompositionStep, PassageRecord, QuestionRecord, RasSample
