@@ -29,7 +29,6 @@ class TaskFigures:
         self._nodes: Counter[int] = Counter()
         self._edges: Counter[int] = Counter()
         self._labels: Counter[str] = Counter()
-        self._plans = 0
 
     def add(self, sample: RasSample) -> None:
         """Count one sample."""
@@ -39,9 +38,8 @@ class TaskFigures:
         self._steps[len(sample.history)] += 1
         self._nodes[nodes] += 1
         self._edges[edges] += 1
-        self._labels[sample.label.split(" ", 1)[0]] += 1
         if sample.task == "plan":
-            self._plans += 1
+            self._labels[sample.label.split(" ", 1)[0]] += 1
             if sample.label.startswith("[SUBQ]"):
                 self._subq.add(sample.label)
 
@@ -58,7 +56,7 @@ class TaskFigures:
         }
         if subq := self._subq.figures():
             figures["subq_tokens"] = subq
-        if self._plans:
+        if self._labels:
             figures["labels"] = dict(self._labels)
         return figures
 
