@@ -46,7 +46,7 @@ def prepare(folder: Path, kind: str, records: int) -> None:
         write_texts(folder / "texts.jsonl", records - 2 * (records // 4))
         write_questions(folder / "questions.jsonl", records // 4)
     else:
-        write_questions(folder / "questions.jsonl", -(-records // SAMPLES_OF_A_QUESTION))
+        write_questions(folder / "questions.jsonl", round(records / SAMPLES_OF_A_QUESTION))
 
 
 def run(folder: Path, kind: str, stage: str) -> int:

@@ -9,8 +9,8 @@ _TOWNS = ("Montreal", "Lyon", "Odense", "Pesmes", "Quebec", "Turin", "Ghent", "B
 _TRADES = ("film director", "poet", "composer", "actor", "painter")
 _FIRST = ("Ada", "Bo", "Cy", "Dana", "Eli", "Fay", "Gil", "Hana", "Ivo", "Jo")
 _LAST = ("Brandt", "Lind", "Roe", "Marsh", "Okafor", "Silva", "Tanaka", "Weiss", "Novak")
-# Questions with their two passages each, and texts, that make one record of a build.
-SAMPLES_OF_A_QUESTION = 4
+# Planner and answerer samples that a question gives, on average.
+SAMPLES_OF_A_QUESTION = 3.2
 
 
 def write_texts(path: Path, count: int) -> None:

@@ -221,4 +221,5 @@ def conditions_cases(paths: dict[str, Path]) -> dict[str, list[str]]:
     sentences = ["--source", f"hotpotqa={p['hotpot']}", "--source", f"hotpotqa={p['hotpot_more']}"]
     plain = triples_cases(paths)["plain"]
     few = ["--max-triplets", "1", "--balance", "9", "--limit", "12", "--seed", "5"]
-    return {"plain": [*sentences, *plain], "few": [*plain, *sentences, *few]}
+    tables = [*plain, *sentences, "--tables", "0.5"]
+    return {"plain": [*sentences, *plain], "few": [*plain, *sentences, *few], "tables": tables}
