@@ -227,7 +227,7 @@ def test_failed_calls_are_no_answers(
         failed = sum(faulty.fault_counts.values())
     with served(refuse_all="400 use") as endpoint:
         partial = run(endpoint, *arguments, "--attempts", 1, "--leave-out-failed")
-    left = partial["failed"]["call failed: EngineError"]
+    left = partial["failed"]["call failed: InvalidRequestError"]
     assert 0 < left <= failed
     assert sum(partial["kept"].values()) + sum(partial["left_out"].values()) == 40 - left
     with served() as endpoint:

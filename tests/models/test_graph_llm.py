@@ -209,7 +209,7 @@ def test_generation_continues_as_the_training_logits_say() -> None:
 
 
 def test_the_graph_reaches_the_answer_and_must_be_given() -> None:
-    model = build()
+    model = build().eval()
     inputs = batch()
     other = graph_batch([[[C]]] * 4)
     assert not torch.allclose(model(**inputs).logits, model(**{**inputs, "graph": other}).logits)
