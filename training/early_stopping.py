@@ -35,6 +35,8 @@ class EarlyStopping(TrainerCallback):
         """Forget the best of an earlier training in the same folder."""
         if state.global_step == 0 and state.is_world_process_zero:
             (self.folder / "validation.json").unlink(missing_ok=True)
+        # A training that was killed after its last validation has nothing left to do.
+        control.should_training_stop = self._is_over(state)
 
     def on_evaluate(
         self,
@@ -51,9 +53,13 @@ class EarlyStopping(TrainerCallback):
         best = losses.index(min(losses))
         if best == len(losses) - 1 and state.is_world_process_zero:
             self._keep(losses[-1], state.global_step)
-        if len(losses) - 1 - best >= self.patience:
+        if self._is_over(state):
             logger.info("no lower validation loss in %d validations: stopping", self.patience)
             control.should_training_stop = True
+
+    def _is_over(self, state: TrainerState) -> bool:
+        losses = [entry[LOSS] for entry in state.log_history if LOSS in entry]
+        return bool(losses) and len(losses) - 1 - losses.index(min(losses)) >= self.patience
 
     def restore(self) -> dict[str, Any]:
         """Load the best weights into the module; returns their step and loss, {} where none."""

@@ -29,6 +29,10 @@ class CutLabelsError(ValueError):
         )
 
 
+class ResumeError(ValueError):
+    """A checkpoint that this training cannot go on from; the message says why and what helps."""
+
+
 class LaunchError(RuntimeError):
     """The processes that started are not the ones that were asked for."""
 

@@ -144,7 +144,7 @@ class TrainSettings:
     )
     save_total_limit: int = setting(2, "checkpoints kept beside the last component")
     tensorboard: bool = setting(True, "write OUTPUT_DIR/tensorboard")
-    resume: str = setting("", "checkpoint folder, or last for the newest in output_dir")
+    resume: str = setting("", "checkpoint folder, last for the newest, auto for last or anew")
 
 
 @dataclass

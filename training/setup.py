@@ -25,12 +25,19 @@ from models.formats.fields import RecordError
 from models.lora import ALL_LINEAR
 from models.sentence_encoder import EncoderNotFoundError
 from training.arguments import check_launch, training_arguments
-from training.callbacks import Progress, TensorBoard
+from training.callbacks import Progress, SaveAfterValidation, TensorBoard
 from training.checkpoints import TRAINING_STATE, install_component
 from training.config import ConfigError, load_config
 from training.early_stopping import EarlyStopping
-from training.errors import CutLabelsError, EmptyDataError, LaunchError, NonFiniteLossError
+from training.errors import (
+    CutLabelsError,
+    EmptyDataError,
+    LaunchError,
+    NonFiniteLossError,
+    ResumeError,
+)
 from training.estimate import estimate_cost
+from training.history import History
 from training.report import print_metrics, print_parameters, print_plan, print_sample
 from training.samples import SampleSet
 from training.schedule import Clock, StopAtBudget
@@ -47,6 +54,7 @@ EXPECTED_ERRORS = (
     CutLabelsError,
     LaunchError,
     NonFiniteLossError,
+    ResumeError,
     CheckpointError,
     BackboneNotFoundError,
     EncoderNotFoundError,
@@ -117,6 +125,7 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
     check_launch(args, trainer.accelerator.distributed_type, train.num_processes)
     progress = Progress(clock)
     trainer.add_callback(progress)
+    trainer.add_callback(History(args.output_dir))
     trainer.add_callback(StopAtBudget(clock, _agreement(trainer.accelerator)))
     stopping = EarlyStopping(
         recipe.module, recipe.settings.output_dir, train.early_stopping_patience
@@ -125,6 +134,7 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
         trainer.add_callback(stopping)
     if train.tensorboard:
         trainer.add_callback(TensorBoard(Path(recipe.settings.output_dir) / "tensorboard"))
+    trainer.add_callback(SaveAfterValidation())
     if args.should_save:
         Path(args.output_dir).mkdir(parents=True, exist_ok=True)
         _print_start(recipe, trainer)
@@ -134,12 +144,11 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
         trainer.accelerator.wait_for_everyone()
         figures.update(stopping.restore())
     recorded = {"settings": plain_settings(recipe.settings)}
-    if args.should_save:
-        # Before validation, which takes minutes and must not be able to lose the training.
-        install_component(trainer, {**figures, **recorded})
+    # Before validation, which takes minutes and must not be able to lose the training.
+    install_component(trainer, {**figures, **recorded})
     metrics = {**figures, **trainer.evaluate()}
+    install_component(trainer, {**metrics, **recorded})
     if args.should_save:
-        install_component(trainer, {**metrics, **recorded})
         print_metrics(metrics)
     trainer.accelerator.wait_for_everyone()
     return {"output_dir": recipe.settings.output_dir, **metrics}
@@ -148,9 +157,9 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
 def _train(recipe: Recipe, trainer: ComponentTrainer, progress: Progress) -> dict[str, Any]:
     state = str(recipe.resume / TRAINING_STATE) if recipe.resume else None
     started = time.monotonic()
-    result = trainer.train(resume_from_checkpoint=state)
+    trainer.train(resume_from_checkpoint=state)
     return {
-        "train_loss": result.training_loss,
+        "train_loss": trainer.mean_loss,
         "steps": trainer.state.global_step,
         "epochs": trainer.state.epoch,
         "train_seconds": round(time.monotonic() - started, 1),
