@@ -127,27 +127,3 @@ class TensorBoard(TrainerCallback):
                 group = "eval/" if name.startswith("eval_") else "train/"
                 self.writer.add_scalar(group + name.removeprefix("eval_"), value, state.global_step)
         self.writer.flush()
-
-
-class SaveAfterValidation(TrainerCallback):
-    """Puts a checkpoint off that falls on the last step of an epoch which ends with a validation.
-
-    Written before it, the checkpoint would let a resumed training skip that validation. Comes
-    after every callback that asks for a checkpoint.
-    """
-
-    def __init__(self) -> None:
-        self.put_off = False
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        ends_epoch = float(state.epoch).is_integer()
-        if control.should_save and ends_epoch and args.eval_strategy == "epoch":
-            self.put_off, control.should_save = True, False
-
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        control.should_save = control.should_save or self.put_off
-        self.put_off = False

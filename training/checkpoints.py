@@ -16,8 +16,10 @@ from safetensors import SafetensorError
 
 from models.atomic import atomic_directory
 from models.checkpoint import CheckpointWriteError, TruncatedCheckpointError, verify_component
+from models.lora import trainable_bytes
 from models.manifest import describe_files, write_json
 from training.errors import ResumeError
+from training.room import check_room, warn_of_room
 from training.sharding import whole_optimizer_state, whole_parameters
 from training.training_state import StateByName, rng_state, write_optimizer
 
@@ -47,11 +49,14 @@ def write_checkpoint(trainer: "ComponentTrainer") -> None:
     with whole_parameters(trainer.component):
         if not trainer.args.should_save:
             return
+        size = trainable_bytes(trainer.component)
+        check_room(folder.parent, size, "Earlier checkpoints are whole.")
         with writing(folder), atomic_directory(folder) as temporary:
             trainer.component.save_pretrained(temporary / "component")
             _move_up(temporary / "component")
             _write_training_state(trainer, temporary / TRAINING_STATE, optimizer_state, processes)
     drop(folder, trainer.args.save_total_limit, best_step(trainer.state.log_history))
+    warn_of_room(folder.parent, size)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 from transformers import (
     Trainer,
     TrainerCallback,
@@ -17,7 +18,9 @@ from transformers import (
 )
 
 from training.checkpoints import carried_loss, process_state, read_progress, write_checkpoint
-from training.errors import NonFiniteLossError, ResumeError
+from training.errors import ResumeError
+from training.guards import StepGuard
+from training.preemption import WorkerSignals
 from training.sampler import LengthGroupedSampler
 from training.samples import SampleSet, data_hash
 from training.schedule import Clock, build_scheduler
@@ -70,6 +73,7 @@ class ComponentTrainer(Trainer):
         self.clock = clock
         self.sampler = self._get_train_sampler()
         self.data_hash = data_hash(train_dataset)
+        self.guard = StepGuard(self.accelerator, settings.loss_spike_factor)
         self.carried_loss: dict[str, Any] | None = None
         self._step_ids: list[list[str]] = []
         self._step_losses: list[torch.Tensor] = []
@@ -91,6 +95,13 @@ class ComponentTrainer(Trainer):
             multiple_of=micro_batch if self.args.world_size > 1 else 1,
         )
         return self.sampler
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The loader of Trainer, whose workers outlive a signal to the whole job."""
+        loader = super().get_train_dataloader()
+        inner = getattr(loader, "base_dataloader", loader)
+        inner.worker_init_fn = WorkerSignals(self.settings.stop_signal, inner.worker_init_fn)
+        return loader
 
     def _init_training_state(self, max_steps: int, *args: Any, **kwargs: Any) -> tuple[int, int]:
         done = super()._init_training_state(max_steps, *args, **kwargs)
@@ -127,17 +138,9 @@ class ComponentTrainer(Trainer):
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         # Called once a step, between clipping and the optimizer: the one place to stop in time.
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        self._check_finite(norm)
-        return norm
-
-    def _check_finite(self, grad_norm: torch.Tensor | float | None) -> None:
-        finite = torch.isfinite(torch.stack(self._step_losses)).tolist()
         step = self.state.global_step + 1
-        if not all(finite):
-            bad = [ids for ids, good in zip(self._step_ids, finite, strict=True) if not good]
-            raise NonFiniteLossError("the loss", step, list(chain(*bad)))
-        if grad_norm is not None and not torch.isfinite(torch.as_tensor(grad_norm)):
-            raise NonFiniteLossError("the gradient", step, list(chain(*self._step_ids)))
+        self.guard.check(step, self._step_losses, self._step_ids, norm)
+        return norm
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW with its own learning rate for the graph encoder where the recipe gives one."""
@@ -281,17 +284,33 @@ class ComponentTrainer(Trainer):
     def _load_scaler(self, checkpoint: str | None) -> None:
         return None
 
+    def owes_validation(self) -> bool:
+        """Whether the step that a resumed training begins after is still to be validated."""
+        args, state = self.args, self.state
+        if args.eval_strategy == "no" or not state.global_step:
+            return False
+        if args.eval_strategy == "epoch":
+            due = float(state.epoch).is_integer()
+        else:
+            due = not state.global_step % args.eval_steps or state.global_step >= state.max_steps
+        last = max((e["step"] for e in state.log_history if "eval_loss" in e), default=0)
+        return due and last < state.global_step
+
     def loss_to_carry(self) -> dict[str, Any]:
         """This process's losses that are not logged yet, and where the count of them stands."""
         return {
             "loss": float(self._tr_loss),
             "total": self._total_loss_scalar,
             "last_logged": self._globalstep_last_logged,
+            "recent": list(self.guard.recent),
         }
 
 
 class CarriedLoss(TrainerCallback):
-    """Lets a resumed training log the mean loss that it would have logged without the stop."""
+    """Lets a resumed training log what it would have logged without the stop.
+
+    That is the mean of losses before and after, and a validation that the stop left out.
+    """
 
     def __init__(self, trainer: ComponentTrainer) -> None:
         self.trainer = trainer
@@ -305,3 +324,6 @@ class CarriedLoss(TrainerCallback):
             self.trainer._tr_loss.fill_(carried["loss"])
             self.trainer._total_loss_scalar = carried["total"]
             self.trainer._globalstep_last_logged = carried["last_logged"]
+            self.trainer.guard.recent.extend(carried.get("recent", []))
+        if self.trainer.owes_validation():
+            self.trainer.evaluate()

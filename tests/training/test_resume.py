@@ -1,23 +1,17 @@
 """A training that was stopped and resumed is the training that was not, bit for bit."""
 
 import json
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from models.checkpoint import TruncatedCheckpointError
-from tests.training.conftest import ROOT
-from training.arguments import training_arguments
+from tests.training.conftest import ROOT, Settings
+from tests.training.runs import course, start, steps_logged, train, weights
 from training.checkpoints import (
     best_step,
     checkpoints,
@@ -25,58 +19,10 @@ from training.checkpoints import (
     resume_folder,
     verify_checkpoint,
 )
-from training.config import load_config
 from training.errors import ResumeError
-from training.history import read_history
-from training.settings import T2TSettings
-from training.setup import run_training
-from training.train_t2t import prepare
 
 CONFIGS = ROOT / "configs"
-FIGURES = ("loss", "learning_rate", "grad_norm", "eval_loss")
-Settings = Callable[..., T2TSettings]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def settings(triples_file: Path, backbone: Path, tmp_path: Path) -> Settings:
-    def make(*overrides: str) -> T2TSettings:
-        given = [
-            f"output_dir={tmp_path / 'out'}",
-            f"data.train={triples_file}",
-            f"model.backbone={backbone}",
-            "model.lora.dropout=0.2",
-            "train.tensorboard=false",
-            "train.logging_steps=1",
-            "train.save_steps=1",
-            "train.save_total_limit=0",
-            "train.max_steps=0",
-            *overrides,
-        ]
-        return load_config(T2TSettings, CONFIGS / "t2t_tiny.yaml", given)
-
-    return make
-
-
-def train(settings: T2TSettings) -> None:
-    args = training_arguments(settings)
-    torch.manual_seed(settings.train.seed)
-    run_training(prepare(settings), args)
-
-
-def course(run: Path) -> list[dict[str, Any]]:
-    """What a run logged, without what depends on the clock."""
-    entries = [
-        {name: entry[name] for name in (*FIGURES, "train_loss", "step") if name in entry}
-        for entry in read_history(run)
-    ]
-    return [entry for entry in entries if len(entry) > 1]
-
-
-def weights(run: Path) -> dict[str, str]:
-    """Hash of each weight file of a finished run."""
-    files = json.loads((run / "manifest.json").read_text())["files"]
-    return {name: entry["sha256"] for name, entry in files.items() if "safetensors" in name}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +65,7 @@ def test_killed_at_random_moments_nothing_is_lost(
     data = {"t2t": triples_file, "tri_rag": conditions_file, "ras": ras_file}[kind]
     workers = {"t2t": 2, "tri_rag": 0, "ras": 2}[kind]
     command = [
-        *(sys.executable, str(ROOT / "training" / f"{script}.py")),
+        f"{script}.py",
         *("--config", str(CONFIGS / f"{kind}_tiny.yaml"), f"data.train={data}"),
         *(f"model.backbone={backbone}", "model.lora.dropout=0.2", "train.batch_size=1"),
         *("train.gradient_accumulation_steps=2", f"train.num_workers={workers}"),
@@ -127,40 +73,24 @@ def test_killed_at_random_moments_nothing_is_lost(
         *("train.tensorboard=false", "train.resume=auto"),
         *(["graph.dropout=0.2"] if kind == "ras" else []),
     ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     chosen = random.Random(kind)
-
-    def start(out: Path) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [*command, f"output_dir={out}"],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    process = start(whole)
+    process = start(*command, f"output_dir={whole}")
     assert process.wait() == 0, process.stderr and process.stderr.read()
     for _ in range(2):
-        process = start(killed)
+        process = start(*command, f"output_dir={killed}")
         last = chosen.randrange(3, 24)
         while process.poll() is None and steps_logged(killed) < last:
             time.sleep(0.01)
         time.sleep(chosen.random() / 20)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    process = start(killed)
+    process = start(*command, f"output_dir={killed}")
     assert process.wait() == 0, process.stderr and process.stderr.read()
     assert course(killed) == course(whole)
     assert weights(killed) == weights(whole)
     for checkpoint in checkpoints(killed):
         verify_checkpoint(checkpoint)
-
-
-def steps_logged(run: Path) -> int:
-    history = run / "history.jsonl"
-    return len(history.read_text().splitlines()) if history.is_file() else 0
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
