@@ -11,7 +11,12 @@ from training.config import ConfigError
 from training.errors import LaunchError
 from training.settings import T2TSettings
 
-SUPPORTED = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
+SUPPORTED = (
+    DistributedType.NO,
+    DistributedType.MULTI_GPU,
+    DistributedType.MULTI_CPU,
+    DistributedType.FSDP,
+)
 
 
 def training_arguments(settings: T2TSettings) -> TrainingArguments:

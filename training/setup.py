@@ -56,6 +56,7 @@ from training.preemption import (
 from training.report import print_metrics, print_parameters, print_plan, print_sample
 from training.room import check_room
 from training.run_folder import claimed
+from training.run_record import record_start
 from training.samples import SampleSet
 from training.schedule import Clock, StopAtBudget
 from training.settings import T2TSettings
@@ -199,6 +200,13 @@ def run_training(recipe: Recipe, args: Any, stop: StopRequest | None = None) -> 
         Path(args.output_dir).mkdir(parents=True, exist_ok=True)
         trained = trainable_bytes(recipe.module)
         check_room(Path(args.output_dir), trained, "Nothing has been trained yet.")
+        processes = {
+            "number": args.world_size,
+            "kind": trainer.accelerator.distributed_type.value,
+            "device": str(args.device),
+        }
+        settings = plain_settings(recipe.settings)
+        record_start(Path(args.output_dir), settings, processes, recipe.resume)
         _print_start(recipe, trainer)
     measure_only = train.num_train_epochs == 0 and train.max_steps == 0
     figures = {} if measure_only else _train(recipe, trainer, progress)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import DistributedType
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import (
@@ -25,7 +26,7 @@ from training.sampler import LengthGroupedSampler
 from training.samples import SampleSet, data_hash
 from training.schedule import Clock, build_scheduler
 from training.settings import TrainSettings
-from training.sharding import load_optimizer_state
+from training.sharding import load_optimizer_state, shard_on_cpu, wrap_layers
 from training.training_state import read_optimizer, set_rng_state
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class ComponentTrainer(Trainer):
         self.settings = settings
         self.validate = validate
         self.clock = clock
+        wrap_layers(self.accelerator, module)
         self.sampler = self._get_train_sampler()
         self.data_hash = data_hash(train_dataset)
         self.guard = StepGuard(self.accelerator, settings.loss_spike_factor)
@@ -102,6 +104,12 @@ class ComponentTrainer(Trainer):
         inner = getattr(loader, "base_dataloader", loader)
         inner.worker_init_fn = WorkerSignals(self.settings.stop_signal, inner.worker_init_fn)
         return loader
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Trainer's accelerator, which splits parameters wherever that was asked for."""
+        super().create_accelerator_and_postprocess()
+        shard_on_cpu(self.accelerator)
+        self.is_fsdp_enabled = self.accelerator.distributed_type == DistributedType.FSDP
 
     def _init_training_state(self, max_steps: int, *args: Any, **kwargs: Any) -> tuple[int, int]:
         done = super()._init_training_state(max_steps, *args, **kwargs)

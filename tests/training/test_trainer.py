@@ -180,5 +180,5 @@ def test_full_disk_keeps_the_earlier_checkpoint(
     with pytest.raises(CheckpointWriteError, match=r"checkpoint-4: .* the disk is full"):
         train(settings)
     folders = {path.name for path in Path(settings.output_dir).iterdir()}
-    assert folders == {"checkpoint-2", "history.jsonl"}
+    assert folders == {"checkpoint-2", "history.jsonl", "run.json"}
     assert (Path(settings.output_dir) / "checkpoint-2/training_state/optimizer.json").is_file()
