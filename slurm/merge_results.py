@@ -35,7 +35,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "folders", nargs="+", type=Path, metavar="DIR", help="what evaluate.py wrote"
+        "folders", nargs="+", type=Path, metavar="DIR", help="written by evaluate.py"
     )
     parser.add_argument("--out", required=True, type=Path, help="file to write")
     arguments = parser.parse_args()

@@ -98,17 +98,15 @@ def main() -> None:
     changed = differences(*starts)
     ours, theirs = curves(first), curves(second)
     labels = (first.name, second.name) if first.name != second.name else (str(first), str(second))
-    print_table(
-        "What differs", ["key", *labels], [[key, *map(str, pair)] for key, *pair in changed]
-    )
+    rows = [[key, str(mine), str(other)] for key, mine, other in changed]
+    print_table("What differs", ["key", *labels], rows)
     columns = ["step", *(f"{name} {label}" for name in ("loss", "eval_loss") for label in labels)]
     print_table("Curves", columns, curve_rows(ours, theirs))
+    named = dict(zip(labels, (ours, theirs), strict=True))
     if arguments.out is not None:
-        draw(list(zip(labels, (ours, theirs), strict=True)), arguments.out)
+        draw(list(named.items()), arguments.out)
     if arguments.json:
-        emit_json(
-            {"differences": changed, "curves": dict(zip(labels, (ours, theirs), strict=True))}
-        )
+        emit_json({"differences": changed, "curves": named})
 
 
 if __name__ == "__main__":

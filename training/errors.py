@@ -28,7 +28,14 @@ class LossSpikeError(RuntimeError):
 
 
 class DataWorkerError(RuntimeError):
-    """A process that collates batches died; the message says how to go on."""
+    """A process that collates batches died."""
+
+    def __init__(self, cause: BaseException) -> None:
+        problem = " ".join(str(cause).split())[:300]
+        super().__init__(
+            f"a process that collates batches died: {problem} Give the job more memory or lower "
+            "train.num_workers; train.resume=last goes on from the last checkpoint"
+        )
 
 
 class CutLabelsError(ValueError):

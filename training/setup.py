@@ -156,10 +156,7 @@ def _claim_and_train(
             # It comes up wherever the main process happens to be.
             if "DataLoader worker" not in str(error):
                 raise
-            raise DataWorkerError(
-                f"{error} Lower train.num_workers, or give the job more memory; "
-                "train.resume=last goes on from the last checkpoint"
-            ) from error
+            raise DataWorkerError(error) from error
 
 
 def run_training(recipe: Recipe, args: Any, stop: StopRequest | None = None) -> dict[str, Any]:
@@ -230,7 +227,10 @@ def run_training(recipe: Recipe, args: Any, stop: StopRequest | None = None) -> 
 def _train(recipe: Recipe, trainer: ComponentTrainer, progress: Progress) -> dict[str, Any]:
     state = str(recipe.resume / TRAINING_STATE) if recipe.resume else None
     started = time.monotonic()
-    trainer.train(resume_from_checkpoint=state)
+    try:
+        trainer.train(resume_from_checkpoint=state)
+    finally:
+        progress.close()
     return {
         "train_loss": trainer.mean_loss,
         "steps": trainer.state.global_step,

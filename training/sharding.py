@@ -16,6 +16,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from training.errors import LaunchError
 from training.training_state import StateByName
 
 FSDP_ASKED = "ACCELERATE_USE_FSDP"
@@ -64,6 +65,19 @@ def wrap_layers(accelerator: Accelerator, module: nn.Module) -> None:
 def is_sharded(module: nn.Module) -> bool:
     """Whether a forward pass needs all processes at once."""
     return any(isinstance(parameter, DTensor) for parameter in module.parameters())
+
+
+def check_sharded(accelerator: Accelerator, model: nn.Module) -> None:
+    """Look whether parameters are split where that was asked for: it is easily left out.
+
+    Raises:
+        LaunchError: no parameter is split.
+    """
+    if accelerator.distributed_type == DistributedType.FSDP and not is_sharded(model):
+        raise LaunchError(
+            "FSDP was asked for, but no parameter is split over the processes. Use FSDP version 2 "
+            "(configs/accelerate/fsdp2.yaml) and more than one process"
+        )
 
 
 @contextmanager

@@ -19,14 +19,19 @@ from transformers import (
 )
 
 from training.checkpoints import carried_loss, process_state, read_progress, write_checkpoint
-from training.errors import ResumeError
+from training.errors import DataWorkerError, ResumeError
 from training.guards import StepGuard
 from training.preemption import WorkerSignals
 from training.sampler import LengthGroupedSampler
 from training.samples import SampleSet, data_hash
 from training.schedule import Clock, build_scheduler
 from training.settings import TrainSettings
-from training.sharding import load_optimizer_state, shard_on_cpu, wrap_layers
+from training.sharding import (
+    check_sharded,
+    load_optimizer_state,
+    shard_on_cpu,
+    wrap_layers,
+)
 from training.training_state import read_optimizer, set_rng_state
 
 logger = logging.getLogger(__name__)
@@ -111,6 +116,11 @@ class ComponentTrainer(Trainer):
         shard_on_cpu(self.accelerator)
         self.is_fsdp_enabled = self.accelerator.distributed_type == DistributedType.FSDP
 
+    def _prepare_for_training(self, *args: Any, **kwargs: Any) -> tuple[nn.Module, Any]:
+        model, loader = super()._prepare_for_training(*args, **kwargs)
+        check_sharded(self.accelerator, model)
+        return model, loader
+
     def _init_training_state(self, max_steps: int, *args: Any, **kwargs: Any) -> tuple[int, int]:
         done = super()._init_training_state(max_steps, *args, **kwargs)
         # Intervals are this recipe's, not those of the run that wrote the checkpoint.
@@ -130,7 +140,13 @@ class ComponentTrainer(Trainer):
         self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device
     ) -> tuple[list[Batch], torch.Tensor | int | None]:
         """Take the micro-batches of one step and keep their sample ids for error messages."""
-        batches, label_tokens = super().get_batch_samples(epoch_iterator, num_batches, device)
+        try:
+            batches, label_tokens = super().get_batch_samples(epoch_iterator, num_batches, device)
+        except (OSError, EOFError, RuntimeError) as error:
+            # A batch that a dead worker left behind fails in many ways.
+            if not self.args.dataloader_num_workers:
+                raise
+            raise DataWorkerError(error) from error
         self._step_ids = [batch.pop("sample_ids") for batch in batches]
         self._step_losses = []
         return batches, label_tokens

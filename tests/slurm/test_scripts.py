@@ -78,22 +78,15 @@ def test_a_training_starts_its_processes(
         "SLURM_NTASKS": "8",
         "SRUN_STATUS": str(srun_status),
     }
-    command = [
-        "bash",
-        str(SCRIPTS / "train.sbatch"),
-        "t2t",
-        "t2t_tiny",
-        "DATA",
-        "OUT",
-        "train.seed=3",
-    ]
+    given = ("t2t", "t2t_tiny", "DATA", "OUT", "train.seed=3")
+    command = ["bash", str(SCRIPTS / "train.sbatch"), *given]
     done = run(cluster, *command, **slurm)
     assert done.returncode == status, done.stderr
     assert ("asked SLURM to start this job again" in done.stdout) == (status == 75)
     [started] = asked(cluster)
     assert started[:3] == ["srun", "--kill-on-bad-exit=1", str(SCRIPTS / "rank.sh")]
-    given = {"train.num_processes=8", "train.resume=auto", "train.slurm_requeue=true"}
-    assert {"data.train=DATA/train.jsonl", "output_dir=OUT", "train.seed=3", *given} <= set(started)
+    added = {"train.num_processes=8", "train.resume=auto", "train.slurm_requeue=true"}
+    assert {"data.train=DATA/train.jsonl", "output_dir=OUT", "train.seed=3", *added} <= set(started)
     refused = run(cluster, *command, **slurm, PARALLEL="magic")
     assert refused.returncode == 2 and "write ddp or fsdp2" in refused.stderr
 
@@ -117,14 +110,8 @@ def test_an_array_has_a_task_for_each_entry(cluster: dict[str, str], tmp_path: P
     environment = {"SLURM_FILES": str(SCRIPTS), "SOURCES": "musique=/m world=/w"}
     environment["PYTHON"] = str(shown)
     done = run(cluster, *command, **environment, SLURM_ARRAY_TASK_ID="1")
-    wanted = [
-        "data_gen/build_triples.py",
-        "--source",
-        "musique=/m",
-        "--source",
-        "world=/w",
-        "--out",
-    ]
+    sources = ["--source", "musique=/m", "--source", "world=/w"]
+    wanted = ["data_gen/build_triples.py", *sources, "--out"]
     assert done.stdout.strip().split("|") == [*wanted, f"{cluster['WORK']}/data/build_triples"]
     for builder in ("build_subq", "build_triples", "build_conditions"):
         assert (ROOT / "data_gen" / f"{builder}.py").is_file()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.training.conftest import ROOT, Settings
 from tests.training.runs import course, start, train
-from training.checkpoints import verify_checkpoint
+from training.checkpoints import checkpoints, verify_checkpoint
 
 FSDP = {
     "ACCELERATE_USE_FSDP": "true",
@@ -89,3 +89,28 @@ def test_two_processes_follow_the_course_of_one_and_checkpoints_move(
     output = process.communicate()[1]
     assert process.returncode == 0, output[-3000:]
     assert_same_course(two, whole)
+
+
+def test_where_one_process_cannot_read_its_data_all_stop(
+    triples_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    missing = tmp_path / "only_on_process_0.jsonl"
+    relative = tmp_path / "node"
+    for rank, content in ((0, triples_file.read_text()), (1, "{broken\n")):
+        folder = Path(f"{relative}{rank}")
+        folder.mkdir()
+        (folder / missing.name).write_text(content)
+    wrapper = tmp_path / "own_folder.py"
+    wrapper.write_text(
+        "import os, runpy, sys\n"
+        f"os.chdir(f'{relative}' + os.environ['RANK'])\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    given = arguments("t2t", Path(missing.name), backbone, tmp_path / "out")
+    process = launch(str(wrapper), str(ROOT / "training/train_t2t.py"), *given)
+    output = process.communicate()[1]
+    assert process.returncode == 1
+    assert f"train_t2t.py: {missing.name}:1" in output
+    assert "train_t2t.py: process 1 cannot start; see its own message" in output
+    assert not checkpoints(tmp_path / "out")
