@@ -95,7 +95,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     first, second = arguments.runs
     starts = [{key: read_starts(run)[-1][key] for key in COMPARED} for run in (first, second)]
-    changed = differences(*starts)
+    changed = differences(starts[0], starts[1])
     ours, theirs = curves(first), curves(second)
     labels = (first.name, second.name) if first.name != second.name else (str(first), str(second))
     rows = [[key, str(mine), str(other)] for key, mine, other in changed]

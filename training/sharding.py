@@ -87,15 +87,14 @@ def whole_parameters(module: nn.Module) -> Iterator[None]:
         if isinstance(part, FSDPModule):
             # A hook would otherwise do this while the weights are read, and put the parts back.
             part.reshard()
-    places = [
+    places: list[tuple[nn.Module, str, Any]] = [
         (owner, name, parameter)
         for owner in module.modules()
         for name, parameter in owner._parameters.items()
         if isinstance(parameter, DTensor) and parameter.requires_grad
     ]
-    whole = {
-        id(p): nn.Parameter(p.full_tensor().detach()) for p in dict.fromkeys(p for *_, p in places)
-    }
+    split = {id(parameter): parameter for *_, parameter in places}
+    whole = {key: nn.Parameter(p.full_tensor().detach()) for key, p in split.items()}
     try:
         for owner, name, parameter in places:
             owner._parameters[name] = whole[id(parameter)]

@@ -316,7 +316,10 @@ class ComponentTrainer(Trainer):
         if args.eval_strategy == "epoch":
             due = float(state.epoch).is_integer()
         else:
-            due = not state.global_step % args.eval_steps or state.global_step >= state.max_steps
+            due = (
+                not state.global_step % self.settings.eval_steps
+                or state.global_step >= state.max_steps
+            )
         last = max((e["step"] for e in state.log_history if "eval_loss" in e), default=0)
         return due and last < state.global_step
 
