@@ -1,5 +1,6 @@
 """Files and folders that appear whole or not at all."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -22,6 +23,7 @@ def atomic_write(path: str | Path) -> Iterator[TextIO]:
             os.fsync(handle.fileno())
         os.chmod(name, 0o644)
         os.replace(name, path)
+        _sync(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -31,7 +33,8 @@ def atomic_write(path: str | Path) -> Iterator[TextIO]:
 def atomic_directory(path: str | Path) -> Iterator[Path]:
     """Give a temporary folder that replaces `path` when the block ends without error.
 
-    A folder that stood there is kept until the new one is whole.
+    A folder that stood there is kept until the new one is whole. All of it is on the disk before
+    it takes its name.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +42,9 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         os.chmod(temporary, 0o755)
+        _sync_tree(temporary)
         _replace_directory(temporary, path)
+        _sync(path.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -58,3 +63,24 @@ def _replace_directory(temporary: Path, path: Path) -> None:
         os.replace(retired / "old", path)
         raise
     shutil.rmtree(retired, ignore_errors=True)
+
+
+def _sync_tree(folder: Path) -> None:
+    """Write everything in a folder through to the disk."""
+    for path in folder.rglob("*"):
+        if path.is_file() or path.is_dir():
+            _sync(path)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    """Write a file, or a folder's list of names, through to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network and container file systems cannot sync a folder.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)

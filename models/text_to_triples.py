@@ -8,9 +8,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from torch import Tensor, nn
+from torch import FloatTensor, Tensor, nn
+from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
@@ -87,10 +88,17 @@ class TextToTriples(TunedModel):
         if not self.is_encoder_decoder:
             return super().forward(input_ids, attention_mask, labels, num_items_in_batch)
         output = self.model(input_ids=input_ids, attention_mask=attention_mask, labels=labels)
-        loss = output.loss
-        if num_items_in_batch is not None:
-            # These models average over the batch's own labels, whatever the step holds.
-            loss = loss * (labels != IGNORE_INDEX).sum() / num_items_in_batch
+        if num_items_in_batch is None:
+            return CausalLMOutput(loss=output.loss, logits=output.logits)
+        # These models average over the batch's own labels, whatever the step holds, and have no
+        # mean for a batch without any.
+        total = functional.cross_entropy(
+            output.logits.flatten(0, 1).float(),
+            labels.flatten(),
+            ignore_index=IGNORE_INDEX,
+            reduction="sum",
+        )
+        loss = cast(FloatTensor, total / num_items_in_batch)
         return CausalLMOutput(loss=loss, logits=output.logits)
 
     def save_pretrained(self, folder: str | Path) -> None:

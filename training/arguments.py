@@ -11,7 +11,12 @@ from training.config import ConfigError
 from training.errors import LaunchError
 from training.settings import T2TSettings
 
-SUPPORTED = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
+SUPPORTED = (
+    DistributedType.NO,
+    DistributedType.MULTI_GPU,
+    DistributedType.MULTI_CPU,
+    DistributedType.FSDP,
+)
 
 
 def training_arguments(settings: T2TSettings) -> TrainingArguments:
@@ -71,8 +76,8 @@ def check_launch(args: TrainingArguments, distributed_type: Any, num_processes: 
             raise LaunchError(f"{kind.value} was asked for, but {distributed_type} runs")
     if distributed_type not in SUPPORTED:
         raise LaunchError(
-            f"{distributed_type} shards what a checkpoint holds, which these recipes cannot "
-            "write; launch with data parallelism (accelerate launch --multi_gpu)"
+            f"{distributed_type} splits parameters in a way whose checkpoints these recipes "
+            "cannot write; launch with configs/accelerate/fsdp2.yaml or multi_gpu.yaml"
         )
 
 

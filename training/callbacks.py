@@ -81,6 +81,10 @@ class Progress(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the bar's line, so that an error after it begins one of its own."""
         if self.bar is not None:
             self.bar.close()
             self.bar = None

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -12,33 +13,50 @@ from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
-from transformers.trainer_utils import get_last_checkpoint
 
 from models.atomic import atomic_directory
-from models.checkpoint import CheckpointWriteError
-from training.training_state import rng_state, save_optimizer
+from models.checkpoint import CheckpointWriteError, TruncatedCheckpointError, verify_component
+from models.lora import trainable_bytes
+from models.manifest import describe_files, write_json
+from training.errors import ResumeError
+from training.room import check_room, warn_of_room
+from training.sharding import whole_optimizer_state, whole_parameters
+from training.training_state import StateByName, rng_state, write_optimizer
 
 if TYPE_CHECKING:
     from training.trainer import ComponentTrainer
 
+logger = logging.getLogger(__name__)
 TRAINING_STATE = "training_state"
 TRAINER_STATE = "trainer_state.json"
+PROGRESS = "progress.json"
+STATE_MANIFEST = "manifest.json"
+LAST, AUTO = "last", "auto"
 
 
 def write_checkpoint(trainer: "ComponentTrainer") -> None:
     """Write `checkpoint-N` with component and training state, then drop the oldest ones.
 
+    Called by all processes; the main one writes.
+
     Raises:
         CheckpointWriteError: the disk is full or not writable; earlier checkpoints are whole.
     """
-    random_states = gather_object([(trainer.args.process_index, rng_state())])
-    if trainer.args.should_save:
-        folder = Path(str(trainer.args.output_dir)) / f"checkpoint-{trainer.state.global_step}"
+    mine = {"random": rng_state(), "loss": trainer.loss_to_carry()}
+    processes = gather_object([(trainer.args.process_index, mine)])
+    optimizer_state = whole_optimizer_state(trainer.optimizer, trainer.parameter_names())
+    folder = Path(str(trainer.args.output_dir)) / f"checkpoint-{trainer.state.global_step}"
+    with whole_parameters(trainer.component):
+        if not trainer.args.should_save:
+            return
+        size = trainable_bytes(trainer.component)
+        check_room(folder.parent, size, "Earlier checkpoints are whole.")
         with writing(folder), atomic_directory(folder) as temporary:
-            trainer.save_model(str(temporary / "component"), _internal_call=True)
+            trainer.component.save_pretrained(temporary / "component")
             _move_up(temporary / "component")
-            _write_training_state(trainer, temporary / TRAINING_STATE, random_states)
-        _drop_oldest(folder.parent, trainer.args.save_total_limit)
+            _write_training_state(trainer, temporary / TRAINING_STATE, optimizer_state, processes)
+    drop(folder, trainer.args.save_total_limit, best_step(trainer.state.log_history))
+    warn_of_room(folder.parent, size)
 
 
 @contextmanager
@@ -59,57 +77,149 @@ def writing(folder: Path) -> Iterator[None]:
 def install_component(trainer: "ComponentTrainer", metrics: dict[str, Any]) -> None:
     """Write the final component and metrics.json into the output folder itself.
 
-    The folder also holds checkpoints and logs, so the component's files are moved into it one
-    by one, each whole.
+    Called by all processes; the main one writes. The folder also holds checkpoints and logs, so
+    the component's files are moved into it one by one, each whole.
 
     Raises:
         CheckpointWriteError: the disk is full or not writable.
     """
     folder = Path(str(trainer.args.output_dir))
-    with writing(folder):
-        temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".component."))
-        try:
-            trainer.save_model(str(temporary / "component"))
-            metrics_text = json.dumps(metrics, indent=2, sort_keys=True) + "\n"
-            (temporary / "component" / "metrics.json").write_text(metrics_text)
-            for path in sorted((temporary / "component").iterdir(), key=_manifest_last):
-                _replace(path, folder / path.name)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with whole_parameters(trainer.component):
+        if not trainer.args.should_save:
+            return
+        with writing(folder):
+            temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".component."))
+            try:
+                trainer.component.save_pretrained(temporary / "component")
+                metrics_text = json.dumps(metrics, indent=2, sort_keys=True) + "\n"
+                (temporary / "component" / "metrics.json").write_text(metrics_text)
+                for path in sorted((temporary / "component").iterdir(), key=_manifest_last):
+                    _replace(path, folder / path.name)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
 
 
 def resume_folder(resume: str, output_dir: str) -> Path | None:
-    """The checkpoint a recipe resumes from: none, the newest in output_dir, or a folder.
+    """The checkpoint a recipe resumes from, checked whole.
+
+    Args:
+        resume: empty for none; a folder; `last`, the newest whole one in output_dir; `auto`, the
+            same or, where there is no checkpoint yet, none.
 
     Raises:
-        FileNotFoundError: there is no such checkpoint, or it has no training state.
+        ResumeError: there is no such checkpoint, it has no training state, or it is damaged.
     """
     if not resume:
         return None
-    newest = get_last_checkpoint(output_dir) if Path(output_dir).is_dir() else None
-    folder = Path(newest or output_dir) if resume == "last" else Path(resume)
+    if resume not in (LAST, AUTO):
+        folder = Path(resume)
+        _require_state(folder, resume)
+        verify_checkpoint(folder)
+        return folder
+    found = checkpoints(Path(output_dir))
+    for folder in reversed(found):
+        try:
+            _require_state(folder, resume)
+            verify_checkpoint(folder)
+            return folder
+        except (TruncatedCheckpointError, ResumeError) as error:
+            logger.warning("damaged checkpoint passed over: %s", error)
+    if found or resume == LAST:
+        _require_state(Path(output_dir), resume)
+    return None
+
+
+def checkpoints(output_dir: Path) -> list[Path]:
+    """The checkpoint folders of a run, by step."""
+    found = [p for p in output_dir.glob("checkpoint-*") if p.name.rpartition("-")[2].isdigit()]
+    return sorted(found, key=checkpoint_step)
+
+
+def checkpoint_step(folder: Path) -> int:
+    """The optimizer step after which a checkpoint was written."""
+    return int(folder.name.rpartition("-")[2])
+
+
+def verify_checkpoint(folder: Path) -> None:
+    """Compare every file of component and training state with its sha256.
+
+    Raises:
+        TruncatedCheckpointError: naming the first file that differs.
+    """
+    verify_component(folder)
+    # Checkpoints of earlier versions have no manifest of their training state.
+    if (folder / TRAINING_STATE / STATE_MANIFEST).is_file():
+        verify_component(folder / TRAINING_STATE)
+
+
+def read_progress(training_state: Path) -> dict[str, Any]:
+    """What progress.json holds: scheduler, seconds, and the order of samples it belongs to."""
+    progress: dict[str, Any] = json.loads((training_state / PROGRESS).read_text())
+    return progress
+
+
+def process_state(training_state: Path, process: int) -> dict[str, Any] | None:
+    """Random state and pending loss of one process; None where that process did not run."""
+    path = training_state / f"process_{process}.json"
+    if path.is_file():
+        state: dict[str, Any] = json.loads(path.read_text())
+        return state
+    # Earlier versions wrote the random state alone.
+    path = training_state / f"rng_{process}.json"
+    return {"random": json.loads(path.read_text()), "loss": None} if path.is_file() else None
+
+
+def carried_loss(training_state: Path, process: int, processes: int) -> dict[str, Any] | None:
+    """The pending loss of this process; the mean of all where another number of them ran."""
+    files = sorted(training_state.glob("process_*.json"))
+    losses = [json.loads(path.read_text())["loss"] for path in files]
+    if not losses:
+        return None
+    own = process_state(training_state, process)
+    if own is not None and len(losses) == processes:
+        return dict(own["loss"])
+    return {**losses[0], "loss": sum(entry["loss"] for entry in losses) / len(losses)}
+
+
+def best_step(log_history: list[dict[str, float]]) -> int | None:
+    """The step with the lowest validation loss so far; None without a validation."""
+    measured = [entry for entry in log_history if "eval_loss" in entry]
+    best = min(measured, key=lambda entry: entry["eval_loss"], default=None)
+    return int(best["step"]) if best else None
+
+
+def _require_state(folder: Path, resume: str) -> None:
     if not (folder / TRAINING_STATE / TRAINER_STATE).is_file():
-        raise FileNotFoundError(
+        raise ResumeError(
             f"train.resume={resume}: {folder} holds no checkpoint with {TRAINING_STATE}/. "
             "Give a checkpoint-N folder, or leave train.resume empty to start anew"
         )
-    return folder
 
 
 def _write_training_state(
-    trainer: "ComponentTrainer", folder: Path, random_states: list[tuple[int, Any]]
+    trainer: "ComponentTrainer",
+    folder: Path,
+    optimizer_state: StateByName,
+    processes: list[tuple[int, Any]],
 ) -> None:
     folder.mkdir()
     assert trainer.optimizer is not None and trainer.lr_scheduler is not None
-    save_optimizer(trainer.optimizer, folder)
-    for process, state in random_states:
-        (folder / f"rng_{process}.json").write_text(json.dumps(state))
+    write_optimizer(optimizer_state, trainer.optimizer.param_groups, folder)
+    for process, state in processes:
+        (folder / f"process_{process}.json").write_text(json.dumps(state))
     progress = {
         "scheduler": trainer.lr_scheduler.state_dict(),
         "elapsed_seconds": trainer.clock.elapsed_seconds,
+        "order": trainer.order(),
     }
-    (folder / "progress.json").write_text(json.dumps(_plain(progress)))
+    (folder / PROGRESS).write_text(json.dumps(_plain(progress)))
     trainer.state.save_to_json(str(folder / TRAINER_STATE))
+    component = describe_files(folder.parent)
+    manifest = {
+        "checkpoint_bytes": sum(entry["bytes"] for entry in component.values()),
+        "files": describe_files(folder),
+    }
+    write_json(folder / STATE_MANIFEST, manifest)
 
 
 def _plain(value: Any) -> Any:
@@ -137,7 +247,11 @@ def _manifest_last(path: Path) -> tuple[bool, str]:
     return path.name == "manifest.json", path.name
 
 
-def _drop_oldest(output_dir: Path, keep: int | None) -> None:
-    found = sorted(output_dir.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
-    for folder in found[: -keep if keep else 0]:
+def drop(newest: Path, keep: int | None, best: int | None) -> None:
+    """Drop the oldest checkpoints but the best, and those of a course that was gone back on."""
+    found = checkpoints(newest.parent)
+    later = [folder for folder in found if checkpoint_step(folder) > checkpoint_step(newest)]
+    course = [folder for folder in found if folder not in later]
+    old = [f for f in course[: -keep if keep else 0] if checkpoint_step(f) != best]
+    for folder in [*later, *old]:
         shutil.rmtree(folder, ignore_errors=True)

@@ -12,6 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 Settings = TypeVar("Settings")
+# Groups of keys that only one script's recipes have.
+GROUP_OF = {"graph": "train_ras.py", "prompt": "train_tri_rag.py"}
 
 
 class ConfigError(ValueError):
@@ -102,6 +104,8 @@ def _merged(settings_type: type, config: DictConfig, layer: Any, where: str) -> 
     except ConfigKeyError as error:
         group = str(error.full_key).rpartition(".")[0]
         known = [key for key in known_keys(settings_type) if key.startswith(group)]
+        if isinstance(layer, DictConfig) and (script := _script_of(layer)) and not group:
+            raise ConfigError(f"{where}: is a recipe for {script}") from error
         raise ConfigError(
             f"{where}: unknown key {error.full_key!r}. Known here: {', '.join(known)}"
         ) from error
@@ -109,6 +113,15 @@ def _merged(settings_type: type, config: DictConfig, layer: Any, where: str) -> 
         key = str(error.full_key or "").partition("[")[0]
         problem = str(error).splitlines()[0]
         raise ConfigError(_type_problem(settings_type, where, key, problem)) from error
+
+
+def _script_of(layer: DictConfig) -> str:
+    """The script that a whole recipe is for, where its groups of keys tell."""
+    # Not `in layer`: a key whose value is still to be given does not count there.
+    keys = list(layer.keys())
+    if "output_dir" not in keys:
+        return ""
+    return next((script for group, script in GROUP_OF.items() if group in keys), "")
 
 
 def _type_problem(settings_type: type, where: str, key: str, problem: str) -> str:

@@ -5,13 +5,13 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from models.atomic import atomic_directory
 from training.checkpoints import writing
+from training.sharding import load_parameters, whole_parameters
 
 logger = logging.getLogger(__name__)
 BEST = "best"
@@ -35,6 +35,8 @@ class EarlyStopping(TrainerCallback):
         """Forget the best of an earlier training in the same folder."""
         if state.global_step == 0 and state.is_world_process_zero:
             (self.folder / "validation.json").unlink(missing_ok=True)
+        # A training that was killed after its last validation has nothing left to do.
+        control.should_training_stop = self._is_over(state)
 
     def on_evaluate(
         self,
@@ -49,21 +51,24 @@ class EarlyStopping(TrainerCallback):
         if not losses:
             return
         best = losses.index(min(losses))
-        if best == len(losses) - 1 and state.is_world_process_zero:
-            self._keep(losses[-1], state.global_step)
-        if len(losses) - 1 - best >= self.patience:
+        if best == len(losses) - 1:
+            with whole_parameters(self.module):
+                if state.is_world_process_zero:
+                    self._keep(losses[-1], state.global_step)
+        if self._is_over(state):
             logger.info("no lower validation loss in %d validations: stopping", self.patience)
             control.should_training_stop = True
+
+    def _is_over(self, state: TrainerState) -> bool:
+        losses = [entry[LOSS] for entry in state.log_history if LOSS in entry]
+        return bool(losses) and len(losses) - 1 - losses.index(min(losses)) >= self.patience
 
     def restore(self) -> dict[str, Any]:
         """Load the best weights into the module; returns their step and loss, {} where none."""
         record = self.folder / "validation.json"
         if not record.is_file():
             return {}
-        weights = load_file(self.folder / "weights.safetensors")
-        with torch.no_grad():
-            for name, parameter in self._trainable().items():
-                parameter.copy_(weights[name])
+        load_parameters(self.module, load_file(self.folder / "weights.safetensors"))
         best: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
         return best
 

@@ -15,6 +15,29 @@ class NonFiniteLossError(RuntimeError):
         )
 
 
+class LossSpikeError(RuntimeError):
+    """A loss far above those before it; the optimizer has not stepped on it."""
+
+    def __init__(self, loss: float, usual: float, step: int, sample_ids: Sequence[str]) -> None:
+        self.sample_ids = list(sample_ids)
+        super().__init__(
+            f"the loss is {loss:.4g} at step {step}, where {usual:.4g} was usual; the optimizer "
+            f"has not stepped. Samples: {', '.join(self.sample_ids)}. Look at these samples, lower "
+            "the learning rate, or raise train.loss_spike_factor (0: never stop)."
+        )
+
+
+class DataWorkerError(RuntimeError):
+    """A process that collates batches died."""
+
+    def __init__(self, cause: BaseException) -> None:
+        problem = " ".join(str(cause).split())[:300]
+        super().__init__(
+            f"a process that collates batches died: {problem} Give the job more memory or lower "
+            "train.num_workers; train.resume=last goes on from the last checkpoint"
+        )
+
+
 class CutLabelsError(ValueError):
     """Samples whose label does not fit, found before the training starts."""
 
@@ -29,8 +52,24 @@ class CutLabelsError(ValueError):
         )
 
 
+class ResumeError(ValueError):
+    """A checkpoint that this training cannot go on from; the message says why and what helps."""
+
+
 class LaunchError(RuntimeError):
     """The processes that started are not the ones that were asked for."""
+
+
+class OtherProcessError(RuntimeError):
+    """Another process of this training failed, and says why itself."""
+
+    def __init__(self, processes: Sequence[int]) -> None:
+        listed = ", ".join(map(str, processes))
+        super().__init__(f"process {listed} cannot start; see its own message")
+
+
+class RunFolderError(RuntimeError):
+    """A run's folder is in use, or holds another training that would be lost."""
 
 
 class EmptyDataError(ValueError):

@@ -10,6 +10,7 @@ from accelerate import Accelerator, PartialState
 from models.passage_processor import PassageProcessor
 from training.samples import SampleSet, SourceT, TrainingSample, encode_samples
 from training.settings import T2TSettings
+from training.sharding import is_sharded
 from training.validation import generate_texts, pad_left
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ def generate_about(
             mask.to(accelerator.device),
             max_new_tokens=processor.max_target_tokens,
             do_sample=False,
+            synced_gpus=is_sharded(module),
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
         )

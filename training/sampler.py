@@ -19,15 +19,24 @@ class LengthGroupedSampler(Sampler[int]):
         step_size: samples an optimizer step over all processes and micro-batches.
         seed: order of epoch 0; the epoch is added.
         group: False only shuffles.
+        multiple_of: the epoch is filled up to a multiple of this with the index `len(lengths)`,
+            which stands for a sample without a label. Several processes otherwise repeat real
+            samples at an epoch's end, and no longer take the steps that one process takes.
     """
 
     def __init__(
-        self, lengths: Sequence[int], step_size: int, seed: int, group: bool = True
+        self,
+        lengths: Sequence[int],
+        step_size: int,
+        seed: int,
+        group: bool = True,
+        multiple_of: int = 1,
     ) -> None:
         self.lengths = torch.as_tensor(lengths)
         self.step_size = step_size
         self.seed = seed
         self.group = group
+        self.filling = [len(lengths)] * (-len(lengths) % multiple_of)
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -35,20 +44,23 @@ class LengthGroupedSampler(Sampler[int]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.lengths) + len(self.filling)
 
     def __iter__(self) -> Iterator[int]:
+        return iter([*self._order(), *self.filling])
+
+    def _order(self) -> list[int]:
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
         order = torch.randperm(len(self.lengths), generator=generator)
-        if not self.group:
-            return iter(order.tolist())
+        if not self.group or not len(order):
+            return order.tolist()
         pools = order.split(self.step_size * MEGA_BATCHES)
         steps = [step for pool in pools for step in self._sorted(pool).split(self.step_size)]
         # A short step goes last, so that every other one has its full size.
         full = [step for step in steps if len(step) == self.step_size]
         short = [step for step in steps if len(step) < self.step_size]
         shuffled = [full[i] for i in torch.randperm(len(full), generator=generator).tolist()]
-        return iter(torch.cat([*shuffled, *short]).tolist() if len(order) else [])
+        return torch.cat([*shuffled, *short]).tolist()
 
     def _sorted(self, pool: torch.Tensor) -> torch.Tensor:
         return pool[torch.argsort(self.lengths[pool], descending=True, stable=True)]

@@ -1,9 +1,11 @@
 """Samples read, encoded once ahead of the training, and counted."""
 
+import hashlib
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -15,8 +17,10 @@ from tqdm import tqdm
 from models.errors import LabelCutError
 from models.formats.records import Record, RecordError, read_records
 from models.graph import EncodedGraphs
+from models.label_loss import IGNORE_INDEX
 from training.errors import CutLabelsError, EmptyDataError
 
+FILLING_ID = "(filling)"
 logger = logging.getLogger(__name__)
 RecordT = TypeVar("RecordT", bound=Record)
 # What a sample is made from: a record, or what several records were joined to.
@@ -67,7 +71,17 @@ class SampleSet(Dataset[TrainingSample], Generic[SourceT]):
         return len(self.samples)
 
     def __getitem__(self, index: int) -> TrainingSample:
-        return self.samples[index]
+        """The sample; for the index after the last, one without a label, to fill up a batch."""
+        return self.filling if index == len(self.samples) else self.samples[index]
+
+    @cached_property
+    def filling(self) -> TrainingSample:
+        """The shortest sample without its label: it adds nothing to loss and gradient."""
+        shortest = min(self.samples, key=lambda sample: sample.length)
+        if shortest.label_ids is None:
+            return replace(shortest, sample_id=FILLING_ID, labels_start=len(shortest.input_ids))
+        ignored = np.full(1, IGNORE_INDEX, dtype=np.int32)
+        return replace(shortest, sample_id=FILLING_ID, label_ids=ignored)
 
     @property
     def lengths(self) -> list[int]:
@@ -137,3 +151,14 @@ def encode_samples(
 def choose(count: int, limit: int, seed: int) -> list[int]:
     """At most `limit` of `count` positions, ascending, the same ones for the same seed."""
     return sorted(random.Random(seed).sample(range(count), min(count, limit)))
+
+
+def data_hash(data: SampleSet[Any]) -> str:
+    """A short hash of the samples' ids and tokens, in their order."""
+    digest = hashlib.sha256()
+    for sample in data.samples:
+        digest.update(f"{sample.sample_id}\n{sample.labels_start}\n".encode())
+        digest.update(sample.input_ids.tobytes())
+        if sample.label_ids is not None:
+            digest.update(sample.label_ids.tobytes())
+    return digest.hexdigest()[:16]

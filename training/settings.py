@@ -144,7 +144,12 @@ class TrainSettings:
     )
     save_total_limit: int = setting(2, "checkpoints kept beside the last component")
     tensorboard: bool = setting(True, "write OUTPUT_DIR/tensorboard")
-    resume: str = setting("", "checkpoint folder, or last for the newest in output_dir")
+    loss_spike_factor: float = setting(
+        0.0, "stop where a loss is this many times the median of the last 50; 0: never"
+    )
+    stop_signal: str = setting("USR1", "besides TERM: save, and exit with code 75; empty: none")
+    slurm_requeue: bool = setting(False, "after stop_signal, put the SLURM job back in the queue")
+    resume: str = setting("", "checkpoint folder, last for the newest, auto for last or anew")
 
 
 @dataclass

@@ -7,8 +7,10 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,16 +24,39 @@ from evaluation.report import emit_json
 from models.backbone import BackboneNotFoundError
 from models.checkpoint import CheckpointError
 from models.formats.fields import RecordError
-from models.lora import ALL_LINEAR
+from models.lora import ALL_LINEAR, trainable_bytes
 from models.sentence_encoder import EncoderNotFoundError
+from training.agreement import any_process, together
 from training.arguments import check_launch, training_arguments
 from training.callbacks import Progress, TensorBoard
 from training.checkpoints import TRAINING_STATE, install_component
 from training.config import ConfigError, load_config
 from training.early_stopping import EarlyStopping
-from training.errors import CutLabelsError, EmptyDataError, LaunchError, NonFiniteLossError
+from training.errors import (
+    CutLabelsError,
+    DataWorkerError,
+    EmptyDataError,
+    LaunchError,
+    LossSpikeError,
+    NonFiniteLossError,
+    OtherProcessError,
+    ResumeError,
+    RunFolderError,
+)
 from training.estimate import estimate_cost
+from training.history import History
+from training.preemption import (
+    STOPPED,
+    StopOnSignal,
+    StoppedBySignal,
+    StopRequest,
+    listening,
+    requeue,
+)
 from training.report import print_metrics, print_parameters, print_plan, print_sample
+from training.room import check_room
+from training.run_folder import claimed
+from training.run_record import record_start
 from training.samples import SampleSet
 from training.schedule import Clock, StopAtBudget
 from training.settings import T2TSettings
@@ -47,6 +72,11 @@ EXPECTED_ERRORS = (
     CutLabelsError,
     LaunchError,
     NonFiniteLossError,
+    LossSpikeError,
+    DataWorkerError,
+    OtherProcessError,
+    ResumeError,
+    RunFolderError,
     CheckpointError,
     BackboneNotFoundError,
     EncoderNotFoundError,
@@ -92,23 +122,56 @@ def run_command(
     transformers_logging.set_verbosity_error()
     try:
         settings = load_config(settings_type, arguments.config, arguments.overrides)
-        args = training_arguments(settings)
-        torch.manual_seed(settings.train.seed)
-        metrics = run_training(prepare(settings), args)
+        with listening(settings.train.stop_signal) as stop:
+            args = training_arguments(settings)
+            metrics = _claim_and_train(settings, args, prepare, stop)
     except EXPECTED_ERRORS as error:
         sys.exit(f"{name}: {error}")
+    except StoppedBySignal as error:
+        logger.warning("%s", error)
+        sys.exit(STOPPED)
     if arguments.json and args.should_save:
         emit_json(metrics)
 
 
-def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
+def _claim_and_train(
+    settings: SettingsT, args: Any, prepare: Callable[[SettingsT], Recipe], stop: StopRequest
+) -> dict[str, Any]:
+    with ExitStack() as held:
+
+        def start() -> Recipe:
+            if args.should_save:
+                held.enter_context(claimed(Path(settings.output_dir), settings.train.resume))
+            torch.manual_seed(settings.train.seed)
+            return prepare(settings)
+
+        recipe = together(start)
+        try:
+            return run_training(recipe, args, stop)
+        except StoppedBySignal:
+            if args.should_save and settings.train.slurm_requeue and stop.is_to_requeue:
+                requeue()
+            raise
+        except RuntimeError as error:
+            # It comes up wherever the main process happens to be.
+            if "DataLoader worker" not in str(error):
+                raise
+            raise DataWorkerError(error) from error
+
+
+def run_training(recipe: Recipe, args: Any, stop: StopRequest | None = None) -> dict[str, Any]:
     """Train a recipe, write the component and metrics.json into output_dir, return the figures.
+
+    Args:
+        stop: what signals have asked for; None where none are listened to.
 
     Raises:
         NonFiniteLossError: names the samples; the optimizer has not stepped on them.
         CheckpointWriteError: a full disk; earlier checkpoints are whole.
         LaunchError: not the processes that were asked for.
+        StoppedBySignal: the checkpoint is written, or nothing was new.
     """
+    stop = stop or StopRequest()
     train = recipe.settings.train
     clock = Clock(train.max_train_minutes)
     if train.gradient_checkpointing:
@@ -117,7 +180,9 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
     check_launch(args, trainer.accelerator.distributed_type, train.num_processes)
     progress = Progress(clock)
     trainer.add_callback(progress)
-    trainer.add_callback(StopAtBudget(clock, _agreement(trainer.accelerator)))
+    trainer.add_callback(History(args.output_dir))
+    agree = partial(any_process, trainer.accelerator)
+    trainer.add_callback(StopAtBudget(clock, agree))
     stopping = EarlyStopping(
         recipe.module, recipe.settings.output_dir, train.early_stopping_patience
     )
@@ -125,21 +190,35 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
         trainer.add_callback(stopping)
     if train.tensorboard:
         trainer.add_callback(TensorBoard(Path(recipe.settings.output_dir) / "tensorboard"))
+    # Last, so that what others ask for at the same step is known.
+    stopper = StopOnSignal(stop, agree)
+    trainer.add_callback(stopper)
     if args.should_save:
         Path(args.output_dir).mkdir(parents=True, exist_ok=True)
+        trained = trainable_bytes(recipe.module)
+        check_room(Path(args.output_dir), trained, "Nothing has been trained yet.")
+        processes = {
+            "number": args.world_size,
+            "kind": trainer.accelerator.distributed_type.value,
+            "device": str(args.device),
+        }
+        settings = plain_settings(recipe.settings)
+        record_start(Path(args.output_dir), settings, processes, recipe.resume)
         _print_start(recipe, trainer)
     measure_only = train.num_train_epochs == 0 and train.max_steps == 0
     figures = {} if measure_only else _train(recipe, trainer, progress)
+    if stopper.stopped:
+        raise stop.error(f"after step {trainer.state.global_step}")
     if train.early_stopping_patience and not measure_only:
         trainer.accelerator.wait_for_everyone()
         figures.update(stopping.restore())
     recorded = {"settings": plain_settings(recipe.settings)}
+    # Before validation, which takes minutes and must not be able to lose the training.
+    install_component(trainer, {**figures, **recorded})
+    with stop.interrupting():
+        metrics = {**figures, **trainer.evaluate()}
+    install_component(trainer, {**metrics, **recorded})
     if args.should_save:
-        # Before validation, which takes minutes and must not be able to lose the training.
-        install_component(trainer, {**figures, **recorded})
-    metrics = {**figures, **trainer.evaluate()}
-    if args.should_save:
-        install_component(trainer, {**metrics, **recorded})
         print_metrics(metrics)
     trainer.accelerator.wait_for_everyone()
     return {"output_dir": recipe.settings.output_dir, **metrics}
@@ -148,9 +227,12 @@ def run_training(recipe: Recipe, args: Any) -> dict[str, Any]:
 def _train(recipe: Recipe, trainer: ComponentTrainer, progress: Progress) -> dict[str, Any]:
     state = str(recipe.resume / TRAINING_STATE) if recipe.resume else None
     started = time.monotonic()
-    result = trainer.train(resume_from_checkpoint=state)
+    try:
+        trainer.train(resume_from_checkpoint=state)
+    finally:
+        progress.close()
     return {
-        "train_loss": result.training_loss,
+        "train_loss": trainer.mean_loss,
         "steps": trainer.state.global_step,
         "epochs": trainer.state.epoch,
         "train_seconds": round(time.monotonic() - started, 1),
@@ -198,18 +280,6 @@ def _trainer(recipe: Recipe, args: Any, clock: Clock) -> ComponentTrainer:
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def _agreement(accelerator: Accelerator) -> Callable[[bool], bool]:
-    """All processes stop at the same step: as soon as one has used its time."""
-
-    def agree(mine: bool) -> bool:
-        if accelerator.num_processes == 1:
-            return mine
-        vote = torch.tensor([float(mine)], device=accelerator.device)
-        return bool(accelerator.reduce(vote, "sum").item())
-
-    return agree
 
 
 def _planned_steps(recipe: Recipe, trainer: ComponentTrainer) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from accelerate import Accelerator, PartialState
+from filelock import FileLock
 
 from models.backbone import load_tokenizer
 from models.formats.plan import parse_plan
@@ -181,8 +182,11 @@ def _text_table(
 ) -> TextTable:
     """Features of every node and predicate, each distinct text embedded once."""
     texts = graph_texts(subgraph for item in encoded for subgraph in item.subgraphs)
-    with PartialState().main_process_first():
-        return TextTable.build(Path(settings.output_dir) / "text_features", texts, encoder)
+    folder = Path(settings.output_dir) / "text_features"
+    # A lock, no barrier: where one process fails before it, no other waits for it for ever.
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        return TextTable.build(folder, texts, encoder)
 
 
 def _validator(

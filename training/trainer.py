@@ -1,6 +1,5 @@
 """The Trainer both recipes share: token-weighted loss, checks before a step, small checkpoints."""
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -8,16 +7,32 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import DistributedType
 from torch import nn
-from torch.utils.data import Dataset
-from transformers import Trainer, TrainingArguments
+from torch.utils.data import DataLoader
+from transformers import (
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
-from training.checkpoints import write_checkpoint
-from training.errors import NonFiniteLossError
+from training.checkpoints import carried_loss, process_state, read_progress, write_checkpoint
+from training.errors import DataWorkerError, ResumeError
+from training.guards import StepGuard
+from training.preemption import WorkerSignals
 from training.sampler import LengthGroupedSampler
+from training.samples import SampleSet, data_hash
 from training.schedule import Clock, build_scheduler
 from training.settings import TrainSettings
-from training.training_state import load_optimizer, set_rng_state
+from training.sharding import (
+    check_sharded,
+    load_optimizer_state,
+    shard_on_cpu,
+    wrap_layers,
+)
+from training.training_state import read_optimizer, set_rng_state
 
 logger = logging.getLogger(__name__)
 Batch = dict[str, Any]
@@ -43,7 +58,7 @@ class ComponentTrainer(Trainer):
         self,
         module: nn.Module,
         args: TrainingArguments,
-        train_dataset: Dataset[Any],
+        train_dataset: SampleSet[Any],
         collator: Callable[[list[Any]], Batch],
         lengths: Sequence[int],
         settings: TrainSettings,
@@ -62,23 +77,76 @@ class ComponentTrainer(Trainer):
         self.settings = settings
         self.validate = validate
         self.clock = clock
+        wrap_layers(self.accelerator, module)
+        self.sampler = self._get_train_sampler()
+        self.data_hash = data_hash(train_dataset)
+        self.guard = StepGuard(self.accelerator, settings.loss_spike_factor)
+        self.carried_loss: dict[str, Any] | None = None
         self._step_ids: list[list[str]] = []
         self._step_losses: list[torch.Tensor] = []
+        self.add_callback(CarriedLoss(self))
+
+    @property
+    def samples_a_step(self) -> int:
+        """Samples of an optimizer step, over all processes and micro-batches."""
+        args = self.args
+        return args.train_batch_size * args.gradient_accumulation_steps * args.world_size
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:
-        step_size = self.args.train_batch_size * self.args.gradient_accumulation_steps
-        return LengthGroupedSampler(
+        micro_batch = self.args.train_batch_size * self.args.world_size
+        self.sampler = LengthGroupedSampler(
             self.lengths,
-            step_size * self.args.world_size,
+            self.samples_a_step,
             self.args.seed,
             self.settings.group_by_length,
+            multiple_of=micro_batch if self.args.world_size > 1 else 1,
         )
+        return self.sampler
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The loader of Trainer, whose workers outlive a signal to the whole job."""
+        loader = super().get_train_dataloader()
+        inner = getattr(loader, "base_dataloader", loader)
+        inner.worker_init_fn = WorkerSignals(self.settings.stop_signal, inner.worker_init_fn)
+        return loader
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Trainer's accelerator, which splits parameters wherever that was asked for."""
+        super().create_accelerator_and_postprocess()
+        shard_on_cpu(self.accelerator)
+        self.is_fsdp_enabled = self.accelerator.distributed_type == DistributedType.FSDP
+
+    def _prepare_for_training(self, *args: Any, **kwargs: Any) -> tuple[nn.Module, Any]:
+        model, loader = super()._prepare_for_training(*args, **kwargs)
+        check_sharded(self.accelerator, model)
+        return model, loader
+
+    def _init_training_state(self, max_steps: int, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        done = super()._init_training_state(max_steps, *args, **kwargs)
+        # Intervals are this recipe's, not those of the run that wrote the checkpoint.
+        self.state.compute_steps(self.args, max_steps)
+        return done
+
+    def _run_epoch(self, model: Any, epoch: int, *args: Any, **kwargs: Any) -> None:
+        # Resumed after its last step, a run would otherwise take one more.
+        if self.control.should_training_stop or self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+            return
+        # Through the wrappers of several processes' resumed epoch nobody else reaches it.
+        self.sampler.set_epoch(epoch)
+        super()._run_epoch(model, epoch, *args, **kwargs)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device
     ) -> tuple[list[Batch], torch.Tensor | int | None]:
         """Take the micro-batches of one step and keep their sample ids for error messages."""
-        batches, label_tokens = super().get_batch_samples(epoch_iterator, num_batches, device)
+        try:
+            batches, label_tokens = super().get_batch_samples(epoch_iterator, num_batches, device)
+        except (OSError, EOFError, RuntimeError) as error:
+            # A batch that a dead worker left behind fails in many ways.
+            if not self.args.dataloader_num_workers:
+                raise
+            raise DataWorkerError(error) from error
         self._step_ids = [batch.pop("sample_ids") for batch in batches]
         self._step_losses = []
         return batches, label_tokens
@@ -94,17 +162,9 @@ class ComponentTrainer(Trainer):
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         # Called once a step, between clipping and the optimizer: the one place to stop in time.
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        self._check_finite(norm)
-        return norm
-
-    def _check_finite(self, grad_norm: torch.Tensor | float | None) -> None:
-        finite = torch.isfinite(torch.stack(self._step_losses)).tolist()
         step = self.state.global_step + 1
-        if not all(finite):
-            bad = [ids for ids, good in zip(self._step_ids, finite, strict=True) if not good]
-            raise NonFiniteLossError("the loss", step, list(chain(*bad)))
-        if grad_norm is not None and not torch.isfinite(torch.as_tensor(grad_norm)):
-            raise NonFiniteLossError("the gradient", step, list(chain(*self._step_ids)))
+        self.guard.check(step, self._step_losses, self._step_ids, norm)
+        return norm
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW with its own learning rate for the graph encoder where the recipe gives one."""
@@ -115,21 +175,30 @@ class ComponentTrainer(Trainer):
 
     def _parameter_groups(self) -> list[dict[str, Any]]:
         assert self.model is not None
-        decayed = set(self.get_decay_parameter_names(self.model))
-        groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
-        for name, parameter in self.model.named_parameters():
-            if parameter.requires_grad:
-                key = ("graph_encoder" in name, name in decayed)
-                groups.setdefault(key, []).append(parameter)
+        parameters = dict(self.model.named_parameters())
         graph_rate = self.settings.graph_learning_rate or self.args.learning_rate
         return [
             {
-                "params": parameters,
+                "params": [parameters[name] for name in names],
                 "weight_decay": self.args.weight_decay if decay else 0.0,
                 "lr": graph_rate if is_graph else self.args.learning_rate,
             }
-            for (is_graph, decay), parameters in groups.items()
+            for (is_graph, decay), names in self._grouped_names().items()
         ]
+
+    def _grouped_names(self) -> dict[tuple[bool, bool], list[str]]:
+        """Names of trained parameters by (of the graph encoder, with weight decay)."""
+        assert self.model is not None
+        decayed = set(self.get_decay_parameter_names(self.model))
+        groups: dict[tuple[bool, bool], list[str]] = {}
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad:
+                groups.setdefault(("graph_encoder" in name, name in decayed), []).append(name)
+        return groups
+
+    def parameter_names(self) -> list[str]:
+        """Names of trained parameters, in the order of the optimizer's groups."""
+        return list(chain.from_iterable(self._grouped_names().values()))
 
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
@@ -148,6 +217,12 @@ class ComponentTrainer(Trainer):
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """Log figures; at the end the mean loss of all steps, not of those since the resume."""
+        if "train_loss" in logs:
+            logs["train_loss"] = self.mean_loss
+        super().log(logs, *args, **kwargs)
+
     def evaluate(
         self,
         eval_dataset: Any = None,
@@ -162,11 +237,24 @@ class ComponentTrainer(Trainer):
         )
         return figures
 
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the component (no frozen weight) into a folder, whole or not at all."""
-        if self.args.should_save:
-            module = self.accelerator.unwrap_model(self.model)
-            module.save_pretrained(Path(output_dir or str(self.args.output_dir)))
+    @property
+    def component(self) -> Any:
+        """What is trained, without the wrapper of several processes; has `save_pretrained`."""
+        return self.accelerator.unwrap_model(self.model)
+
+    def order(self) -> dict[str, Any]:
+        """What decides which samples each step holds; a resumed training needs the same."""
+        return {
+            "samples a step": self.samples_a_step,
+            "train.seed": self.args.seed,
+            "train.group_by_length": self.settings.group_by_length,
+            "training samples": self.data_hash,
+        }
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean training loss over all steps, those before a resume too."""
+        return self._total_loss_scalar / max(self.state.global_step, 1)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         self.store_flos()
@@ -181,17 +269,88 @@ class ComponentTrainer(Trainer):
             return
         folder = Path(checkpoint)
         assert self.optimizer is not None and self.lr_scheduler is not None
-        load_optimizer(self.optimizer, folder)
-        state = json.loads((folder / "progress.json").read_text())
-        self.lr_scheduler.load_state_dict(state["scheduler"])
-        self.clock.earlier_seconds = state["elapsed_seconds"]
+        names = self.parameter_names()
+        load_optimizer_state(self.optimizer, names, *read_optimizer(folder, names))
+        progress = read_progress(folder)
+        self._check_order(folder, progress.get("order", {}))
+        self.lr_scheduler.load_state_dict(progress["scheduler"])
+        self.clock.earlier_seconds = progress["elapsed_seconds"]
+        self.carried_loss = carried_loss(folder, self.args.process_index, self.args.world_size)
+
+    def _check_order(self, folder: Path, stored: dict[str, Any]) -> None:
+        ours = self.order()
+        differing = [
+            f"{key} {value} there and {ours[key]} here"
+            for key, value in stored.items()
+            if ours.get(key) != value
+        ]
+        if differing:
+            raise ResumeError(
+                f"train.resume: {folder.parent} was trained on other steps: {'; '.join(differing)}."
+                " Set them as they were (a step holds train.batch_size x"
+                " train.gradient_accumulation_steps x processes samples), or begin a new training"
+                " from its weights with model.start_from"
+            )
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        path = Path(checkpoint or "") / f"rng_{self.args.process_index}.json"
-        if checkpoint is not None and path.is_file():
-            set_rng_state(json.loads(path.read_text()))
-        elif checkpoint is not None:
-            logger.warning("%s is missing: dropout goes on from another random state", path)
+        if checkpoint is None:
+            return
+        state = process_state(Path(checkpoint), self.args.process_index)
+        if state is not None:
+            set_rng_state(state["random"])
+        else:
+            logger.warning(
+                "%s has no random state of process %d: its dropout goes on from another one",
+                checkpoint,
+                self.args.process_index,
+            )
 
     def _load_scaler(self, checkpoint: str | None) -> None:
         return None
+
+    def owes_validation(self) -> bool:
+        """Whether the step that a resumed training begins after is still to be validated."""
+        args, state = self.args, self.state
+        if args.eval_strategy == "no" or not state.global_step:
+            return False
+        if args.eval_strategy == "epoch":
+            due = float(state.epoch).is_integer()
+        else:
+            due = (
+                not state.global_step % self.settings.eval_steps
+                or state.global_step >= state.max_steps
+            )
+        last = max((e["step"] for e in state.log_history if "eval_loss" in e), default=0)
+        return due and last < state.global_step
+
+    def loss_to_carry(self) -> dict[str, Any]:
+        """This process's losses that are not logged yet, and where the count of them stands."""
+        return {
+            "loss": float(self._tr_loss),
+            "total": self._total_loss_scalar,
+            "last_logged": self._globalstep_last_logged,
+            "recent": list(self.guard.recent),
+        }
+
+
+class CarriedLoss(TrainerCallback):
+    """Lets a resumed training log what it would have logged without the stop.
+
+    That is the mean of losses before and after, and a validation that the stop left out.
+    """
+
+    def __init__(self, trainer: ComponentTrainer) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Go on from the checkpoint's sums."""
+        carried = self.trainer.carried_loss
+        if carried is not None:
+            self.trainer._tr_loss.fill_(carried["loss"])
+            self.trainer._total_loss_scalar = carried["total"]
+            self.trainer._globalstep_last_logged = carried["last_logged"]
+            self.trainer.guard.recent.extend(carried.get("recent", []))
+        if self.trainer.owes_validation():
+            self.trainer.evaluate()

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,37 +10,54 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from training.errors import ResumeError
+
 OPTIMIZER_TENSORS = "optimizer.safetensors"
 OPTIMIZER_GROUPS = "optimizer.json"
+# State of each parameter by its name: {"lora_A.weight": {"exp_avg": [r, d], ...}}.
+StateByName = dict[str, dict[str, torch.Tensor]]
 
 
-def save_optimizer(optimizer: torch.optim.Optimizer, folder: Path) -> None:
-    """Write the optimizer's state: tensors by parameter number, param groups as JSON."""
-    state = optimizer.state_dict()
+def write_optimizer(state: StateByName, groups: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """Write an optimizer's state: tensors by parameter name, the groups' settings as JSON."""
     tensors = {
-        f"{number}.{name}": torch.as_tensor(value).detach().cpu().contiguous()
-        for number, values in state["state"].items()
-        for name, value in values.items()
+        f"{name}.{key}": value.contiguous()
+        for name, values in state.items()
+        for key, value in values.items()
     }
     save_file(tensors, folder / OPTIMIZER_TENSORS)
-    (folder / OPTIMIZER_GROUPS).write_text(json.dumps(state["param_groups"]))
+    settings = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+    (folder / OPTIMIZER_GROUPS).write_text(json.dumps(settings))
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, folder: Path) -> None:
-    """Restore what `save_optimizer` wrote.
+def read_optimizer(folder: Path, names: Sequence[str]) -> tuple[StateByName, list[dict[str, Any]]]:
+    """What `write_optimizer` wrote, for the parameters that train now.
+
+    Args:
+        names: parameters in the order of the optimizer's groups; a state by number, as earlier
+            versions wrote it, is read in this order.
 
     Raises:
-        ValueError: the state belongs to other parameter groups.
+        ResumeError: the state is of other parameters.
     """
-    state: dict[int, dict[str, torch.Tensor]] = {}
+    state: StateByName = {}
     for key, value in load_file(folder / OPTIMIZER_TENSORS).items():
-        number, _, name = key.partition(".")
-        state.setdefault(int(number), {})[name] = value
+        name, _, part = key.rpartition(".")
+        if name.isdigit() and int(name) < len(names):
+            name = names[int(name)]
+        state.setdefault(name, {})[part] = value
+    # Before the first step there is no state at all.
+    strangers = sorted(set(names) ^ state.keys()) if state else []
+    if strangers:
+        raise ResumeError(
+            f"{folder / OPTIMIZER_TENSORS} is of another model: {len(strangers)} parameters are "
+            f"only in one of the two, such as {strangers[0]}. Resume with the recipe that wrote it"
+        )
     groups = json.loads((folder / OPTIMIZER_GROUPS).read_text())
     for group in groups:
         if isinstance(group.get("betas"), list):
             group["betas"] = tuple(group["betas"])
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    return state, groups
 
 
 def rng_state() -> dict[str, Any]:

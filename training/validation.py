@@ -1,6 +1,7 @@
 """Loss and generation on held-out samples, shared by the recipes' own measures."""
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 from tqdm import tqdm
 
 from training.samples import TrainingSample
+from training.sharding import is_sharded
 
 logger = logging.getLogger(__name__)
 Collate = Callable[[list[TrainingSample]], dict[str, Any]]
@@ -30,13 +32,16 @@ def validation_loss(
     module.eval()
     # Sums, not means of means: position 0 is the loss, position 1 the label tokens.
     totals = torch.zeros(2, dtype=torch.float64, device=accelerator.device)
-    for indices in length_batches([sample.length for sample in samples], batch_size, accelerator):
+    lengths = [sample.length for sample in samples]
+    for indices, counts in shared_batches(lengths, batch_size, accelerator, is_sharded(module)):
         chosen = [samples[index] for index in indices]
         batch = collate(chosen)
         inputs = {k: v.to(accelerator.device) for k, v in batch.items() if hasattr(v, "to")}
         with accelerator.autocast():
-            totals[0] += module(**inputs, num_items_in_batch=1).loss.double()
-        totals[1] += sum(sample.label_length for sample in chosen)
+            loss = module(**inputs, num_items_in_batch=1).loss.double()
+        if counts:
+            totals[0] += loss
+            totals[1] += sum(sample.label_length for sample in chosen)
     module.train(was_training)
     loss, tokens = accelerator.reduce(totals, "sum").tolist()
     return float(loss / tokens)
@@ -60,10 +65,12 @@ def generate_texts(
     module.eval()
     texts: list[tuple[int, str]] = []
     with accelerator.autocast():
-        batches = length_batches(lengths, batch_size, accelerator)
+        batches = shared_batches(lengths, batch_size, accelerator, is_sharded(module))
         hidden = not accelerator.is_main_process
-        for indices in tqdm(batches, desc="generating", unit=" batches", disable=hidden):
-            texts.extend(zip(indices, generate(indices), strict=True))
+        for indices, counts in tqdm(batches, desc="generating", unit=" batches", disable=hidden):
+            outputs = generate(indices)
+            if counts:
+                texts.extend(zip(indices, outputs, strict=True))
     module.train(was_training)
     return [text for _, text in sorted(gather_object(texts))]
 
@@ -75,6 +82,24 @@ def length_batches(
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     mine = order[accelerator.process_index :: accelerator.num_processes]
     return [mine[start : start + batch_size] for start in range(0, len(mine), batch_size)]
+
+
+def shared_batches(
+    lengths: Sequence[int], batch_size: int, accelerator: Accelerator, even: bool
+) -> list[tuple[list[int], bool]]:
+    """This process's batches, each with whether its outcome counts.
+
+    Args:
+        even: give every process the same number of batches, as a model needs whose parameters
+            are split; what fills up a short share is worked through and does not count.
+    """
+    batches = [(batch, True) for batch in length_batches(lengths, batch_size, accelerator)]
+    if not even or not lengths:
+        return batches
+    largest = math.ceil(len(lengths) / accelerator.num_processes)
+    missing = math.ceil(largest / batch_size) - len(batches)
+    shortest = min(range(len(lengths)), key=lambda index: lengths[index])
+    return [*batches, *[([shortest], False)] * missing]
 
 
 def pad_left(rows: Sequence[Sequence[int]], value: int) -> tuple[torch.Tensor, torch.Tensor]:

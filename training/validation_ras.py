@@ -15,6 +15,7 @@ from models.graph import EncodedGraphs, collate_graphs
 from models.graph_llm import GraphLLM
 from models.ras_processor import RasProcessor
 from training.samples import TrainingSample
+from training.sharding import is_sharded
 from training.validation import generate_texts, pad_left
 
 
@@ -57,6 +58,7 @@ def generate_labels(
             graph,
             max_new_tokens=processor.max_output_tokens,
             do_sample=False,
+            synced_gpus=is_sharded(module),
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
         )

@@ -18,9 +18,12 @@ from models.formats.records import (
 )
 from models.formats.triples import Triple
 from tests.tiny import tiny_backbone
+from training.config import load_config
+from training.settings import T2TSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Settings = Callable[..., T2TSettings]
 
 
 @pytest.fixture(scope="session")
@@ -104,3 +107,25 @@ def run_script() -> Run:
         )
 
     return run
+
+
+@pytest.fixture
+def settings(triples_file: Path, backbone: Path, tmp_path: Path) -> Settings:
+    """Makes recipes that log and save after each step, in the test's own folder."""
+
+    def make(*overrides: str) -> T2TSettings:
+        given = [
+            f"output_dir={tmp_path / 'out'}",
+            f"data.train={triples_file}",
+            f"model.backbone={backbone}",
+            "model.lora.dropout=0.2",
+            "train.tensorboard=false",
+            "train.logging_steps=1",
+            "train.save_steps=1",
+            "train.save_total_limit=0",
+            "train.max_steps=0",
+            *overrides,
+        ]
+        return load_config(T2TSettings, ROOT / "configs/t2t_tiny.yaml", given)
+
+    return make

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from accelerate.commands.config.config_args import load_config_from_file
 
 from training.config import ConfigError, expected_type, known_keys, load_config
 from training.settings import RasSettings, Schedule, T2TSettings, TriRagSettings
@@ -69,6 +70,24 @@ def test_every_key_of_a_recipe_is_commented_with_its_type(path: Path) -> None:
             kind = re.escape(expected_type(settings_type(path), keys[-1]))
             assert re.match(rf"{kind}, (required|default .+): ", comment), line
     assert keys == known_keys(settings_type(path))
+
+
+LAUNCH_CONFIGS = sorted((CONFIGS[0].parent / "accelerate").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", LAUNCH_CONFIGS, ids=lambda path: path.stem)
+def test_launch_configuration_is_read_by_accelerate(path: Path) -> None:
+    header = path.read_text().split("\n\n")[0]
+    assert "# Launch:" in header and "--config configs/" in header
+    assert f"configs/accelerate/{path.name}" in path.read_text()
+    launched = load_config_from_file(str(path))
+    assert launched.mixed_precision == "no"
+    is_cpu = path.stem.startswith("cpu_")
+    assert launched.use_cpu == is_cpu and (launched.num_processes > 1) == ("one" not in path.stem)
+    if "fsdp2" in path.stem:
+        assert launched.fsdp_config["fsdp_version"] == 2
+    for recipe in re.findall(r"--config (configs/\w+\.yaml)", header):
+        assert (path.parents[2] / recipe).is_file()
 
 
 def test_overrides_win_over_the_file(recipe: Path) -> None:

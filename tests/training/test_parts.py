@@ -1,20 +1,25 @@
 """Sampler, collator, schedule, saved state, and measures of known outputs."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from accelerate.data_loader import BatchSamplerShard
+from torch.utils.data import BatchSampler
 
 from models.formats.records import RasSample, TriplesSample
 from models.formats.triples import Triple, format_triples
 from training.collators import Collator
+from training.errors import ResumeError
 from training.sampler import LengthGroupedSampler
-from training.samples import TrainingSample
+from training.samples import SampleSet, TrainingSample
 from training.schedule import Clock, build_scheduler, learning_rate_factor
 from training.settings import Schedule
-from training.training_state import load_optimizer, rng_state, save_optimizer, set_rng_state
+from training.sharding import load_optimizer_state, whole_optimizer_state
+from training.training_state import read_optimizer, rng_state, set_rng_state, write_optimizer
 from training.validation_ras import score_ras
 from training.validation_t2t import score_t2t
 
@@ -28,6 +33,27 @@ def test_sampler_gives_every_sample_once_in_a_new_order_each_epoch() -> None:
     assert first == list(LengthGroupedSampler(LENGTHS, 8, seed=1))
     sampler.set_epoch(1)
     assert list(sampler) != first
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_several_processes_take_the_same_steps_as_one(group: bool) -> None:
+    one = list(LengthGroupedSampler(LENGTHS, 8, 0, group))
+    filled = list(LengthGroupedSampler(LENGTHS, 8, 0, group, multiple_of=8))
+    assert filled[: len(one)] == one
+    assert filled[len(one) :] == [len(LENGTHS)] * 5
+    batches = BatchSampler(filled, 4, drop_last=False)
+    shares = [list(BatchSamplerShard(batches, 2, process)) for process in (0, 1)]
+    steps = [{*a, *b} - {len(LENGTHS)} for a, b in zip(*shares, strict=True)]
+    assert steps == [set(one[i : i + 8]) for i in range(0, len(one), 8)]
+
+
+def test_a_filling_sample_adds_nothing_to_the_loss() -> None:
+    samples = [TrainingSample(str(n), np.arange(n, dtype=np.int32), 1) for n in (4, 3)]
+    data = SampleSet(["a", "b"], samples, [])
+    batch = Collator(pad_token_id=0)([data[0], data[2]])
+    assert (batch["labels"][1] == -100).all() and (batch["labels"][0] != -100).any()
+    targets = SampleSet(["a"], [replace(samples[0], label_ids=np.arange(2, dtype=np.int32))], [])
+    assert Collator(pad_token_id=0)([targets[1]])["labels"].tolist() == [[-100]]
 
 
 def test_sampler_groups_by_length() -> None:
@@ -89,13 +115,16 @@ def test_optimizer_and_random_state_come_back(tmp_path: Path) -> None:
 
     parameter, optimizer = fresh()
     step(parameter, optimizer)
-    save_optimizer(optimizer, tmp_path)
+    write_optimizer(whole_optimizer_state(optimizer, ["w"]), optimizer.param_groups, tmp_path)
     other, restored = fresh()
     other.data.copy_(parameter.data)
-    load_optimizer(restored, tmp_path)
+    load_optimizer_state(restored, ["w"], *read_optimizer(tmp_path, ["w"]))
     step(parameter, optimizer)
     step(other, restored)
     assert torch.equal(parameter, other)
+
+    with pytest.raises(ResumeError, match=r"another model: 2 parameters .* such as v"):
+        read_optimizer(tmp_path, ["v"])
 
     state = rng_state()
     drawn = random.random(), float(np.random.rand()), float(torch.rand(1))

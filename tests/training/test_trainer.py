@@ -167,18 +167,18 @@ def test_full_disk_keeps_the_earlier_checkpoint(
     t2t: Callable[..., T2TSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = t2t("train.max_steps=4", "train.save_steps=2")
-    save = training_state.save_optimizer
+    write = training_state.write_optimizer
     calls: list[Path] = []
 
-    def full_at_second(optimizer: Any, folder: Path) -> None:
+    def full_at_second(state: Any, groups: Any, folder: Path) -> None:
         calls.append(folder)
         if len(calls) == 2:
             raise OSError(errno.ENOSPC, "No space left on device")
-        save(optimizer, folder)
+        write(state, groups, folder)
 
-    monkeypatch.setattr("training.checkpoints.save_optimizer", full_at_second)
+    monkeypatch.setattr("training.checkpoints.write_optimizer", full_at_second)
     with pytest.raises(CheckpointWriteError, match=r"checkpoint-4: .* the disk is full"):
         train(settings)
     folders = {path.name for path in Path(settings.output_dir).iterdir()}
-    assert folders == {"checkpoint-2"}
+    assert folders == {"checkpoint-2", "history.jsonl", "run.json"}
     assert (Path(settings.output_dir) / "checkpoint-2/training_state/optimizer.json").is_file()

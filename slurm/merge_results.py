@@ -1,0 +1,50 @@
+"""Join the results of several evaluations into one file and one table.
+
+slurm/merge_results.py --out results.json DIR [DIR ...]
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from evaluation.commands import one_line_errors
+from evaluation.report import print_table
+from models.atomic import atomic_write
+
+COLUMNS = ("loop", "n", "em", "f1", "llm_calls", "weighted_tokens", "seconds", "errors")
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    """The results.json of one evaluation.
+
+    Raises:
+        FileNotFoundError: that evaluation has not finished.
+    """
+    path = folder / "results.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file. Submit that task of the array again")
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return results
+
+
+@one_line_errors(FileNotFoundError, ValueError)
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="DIR", help="written by evaluate.py"
+    )
+    parser.add_argument("--out", required=True, type=Path, help="file to write")
+    arguments = parser.parse_args()
+    merged = [read_results(folder) for folder in arguments.folders]
+    with atomic_write(arguments.out) as handle:
+        handle.write(json.dumps(merged, indent=2) + "\n")
+    rows = [[results.get(column) for column in COLUMNS] for results in merged]
+    print_table(f"Merged into {arguments.out}", list(COLUMNS), rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+# shellcheck shell=bash disable=SC2034
+# Everything that a site or a project decides; the scripts beside this file have nothing of it.
+# Each value can be given in the environment instead, as in: PARTITION=gpu slurm/pipeline.sh
+
+# The checkout, and the environment that `make install` made in it. Seen by all nodes.
+TRIVIUM_ROOT=${TRIVIUM_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+PYTHON=${PYTHON:-$TRIVIUM_ROOT/.venv/bin/python}
+# A line of shell that a job begins with, such as: module load cuda/12.8
+PREPARE=${PREPARE:-}
+
+# Where runs, data and logs go. Seen by all nodes.
+WORK=${WORK:-$TRIVIUM_ROOT/runs/slurm}
+
+# sbatch options of jobs that need no GPU, and of those that do. Empty: the site's own default.
+ACCOUNT=${ACCOUNT:-}
+PARTITION=${PARTITION:-}
+GPU_PARTITION=${GPU_PARTITION:-$PARTITION}
+QOS=${QOS:-}
+CPUS_PER_TASK=${CPUS_PER_TASK:-8}
+MEMORY=${MEMORY:-64G}
+# GPUs of a node, one process each; 0: one process a node, on its CPUs.
+GPUS_PER_NODE=${GPUS_PER_NODE:-4}
+# For sites that name GPUs otherwise, such as: --gpus-per-node=h100:4
+GPU_OPTION=${GPU_OPTION:---gres=gpu:$GPUS_PER_NODE}
+NODES=${NODES:-1}
+DATA_TIME=${DATA_TIME:-08:00:00}
+TRAIN_TIME=${TRAIN_TIME:-24:00:00}
+SERVE_TIME=${SERVE_TIME:-24:00:00}
+EVALUATE_TIME=${EVALUATE_TIME:-12:00:00}
+# Seconds before the end of TRAIN_TIME at which a training saves, stops and goes back in the queue.
+GRACE=${GRACE:-300}
+# Port on which the processes of a training meet; the job's id is added, so that two jobs that
+# share a node do not meet each other. And the port that a model is served on.
+FIRST_PORT=${FIRST_PORT:-20000}
+SERVE_PORT=${SERVE_PORT:-8000}
+
+# Annotated questions, as data_gen/build_*.py take them: NAME=PATH, several.
+read -r -a SOURCES <<<"${SOURCES:-}"
+# Builders, one task of the array each.
+read -r -a BUILDERS <<<"${BUILDERS:-build_subq build_triples build_conditions}"
+# Recipes in configs/, without .yaml.
+T2T_RECIPE=${T2T_RECIPE:-t2t_llama3_2_3b}
+RAS_RECIPE=${RAS_RECIPE:-ras_llama3_8b}
+TRI_RAG_RECIPE=${TRI_RAG_RECIPE:-tri_rag_llama3_8b}
+# ddp or fsdp2.
+PARALLEL=${PARALLEL:-ddp}
+# Questions to evaluate on, the corpus to search, and the loops, one task of the array each.
+QUESTIONS=${QUESTIONS:-}
+CORPUS=${CORPUS:-}
+read -r -a LOOPS <<<"${LOOPS:-single ras ras_no_planning}"

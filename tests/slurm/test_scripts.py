@@ -1,0 +1,146 @@
+"""The batch scripts, with an sbatch and an srun that write down what they are asked."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "slurm"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> dict[str, str]:
+    """An environment whose SLURM commands log their arguments, one a line, with `|` between."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    log = tmp_path / "asked"
+    programs = {
+        "sbatch": f'IFS="|"; echo "$*" >> {log}; wc -l < {log} | tr -d " "',
+        "srun": f'IFS="|"; echo "srun|$*" >> {log}; exit ${{SRUN_STATUS:-0}}',
+        "scontrol": "echo node1; echo node2",
+    }
+    for name, body in programs.items():
+        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (folder / name).chmod((folder / name).stat().st_mode | stat.S_IXUSR)
+    return {
+        **os.environ,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "WORK": str(tmp_path / "work"),
+        "PYTHON": sys.executable,
+        "ASKED": str(log),
+    }
+
+
+def asked(cluster: dict[str, str]) -> list[list[str]]:
+    return [line.split("|") for line in Path(cluster["ASKED"]).read_text().splitlines()]
+
+
+def run(cluster: dict[str, str], *command: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    given = {**cluster, **more}
+    return subprocess.run(command, env=given, capture_output=True, text=True, timeout=60)
+
+
+def test_the_pipeline_waits_for_what_it_needs(cluster: dict[str, str]) -> None:
+    done = run(cluster, str(SCRIPTS / "pipeline.sh"), ACCOUNT="lab", NODES="2", GPUS_PER_NODE="8")
+    assert done.returncode == 0, done.stderr
+    jobs = asked(cluster)
+    scripts = [next(Path(a).name for a in job if a.endswith(".sbatch")) for job in jobs]
+    trainings = ["train.sbatch"] * 3
+    assert scripts == ["build_data.sbatch", *trainings, "evaluate.sbatch", "merge.sbatch"]
+    needs = [[a for a in job if a.startswith("--dependency")] for job in jobs]
+    after = "--dependency=afterok:"
+    assert needs == [[], *[[f"{after}1"]] * 3, [f"{after}2:3"], [f"{after}5"]]
+    assert all("--account=lab" in job for job in jobs)
+    train = jobs[2]
+    assert {"--nodes=2", "--ntasks-per-node=8", "--gres=gpu:8", "--signal=USR1@300"} <= set(train)
+    at = train.index(str(SCRIPTS / "train.sbatch"))
+    work = cluster["WORK"]
+    wanted = ["ras", "ras_llama3_8b", f"{work}/data/build_subq", f"{work}/ras"]
+    assert train[at + 1 :] == wanted
+    for recipe in ("t2t_llama3_2_3b", "ras_llama3_8b", "tri_rag_llama3_8b"):
+        assert (ROOT / "configs" / f"{recipe}.yaml").is_file()
+
+
+@pytest.mark.parametrize(("srun_status", "status"), [(0, 0), (75, 75), (1, 1)])
+def test_a_training_starts_its_processes(
+    srun_status: int, status: int, cluster: dict[str, str]
+) -> None:
+    slurm = {
+        "SLURM_FILES": str(SCRIPTS),
+        "SLURM_JOB_ID": "30017",
+        "SLURM_JOB_NODELIST": "node[1-2]",
+        "SLURM_NTASKS": "8",
+        "SRUN_STATUS": str(srun_status),
+    }
+    given = ("t2t", "t2t_tiny", "DATA", "OUT", "train.seed=3")
+    command = ["bash", str(SCRIPTS / "train.sbatch"), *given]
+    done = run(cluster, *command, **slurm)
+    assert done.returncode == status, done.stderr
+    assert ("asked SLURM to start this job again" in done.stdout) == (status == 75)
+    [started] = asked(cluster)
+    assert started[:3] == ["srun", "--kill-on-bad-exit=1", str(SCRIPTS / "rank.sh")]
+    added = {"train.num_processes=8", "train.resume=auto", "train.slurm_requeue=true"}
+    assert {"data.train=DATA/train.jsonl", "output_dir=OUT", "train.seed=3", *added} <= set(started)
+    refused = run(cluster, *command, **slurm, PARALLEL="magic")
+    assert refused.returncode == 2 and "write ddp or fsdp2" in refused.stderr
+
+
+def test_a_process_learns_its_place(cluster: dict[str, str]) -> None:
+    place = {"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1", "SLURM_NNODES": "2"}
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "ACCELERATE_USE_CPU")
+    shown = f"import os, json; print(json.dumps([os.environ.get(n) for n in {names}]))"
+    command = [str(SCRIPTS / "rank.sh"), sys.executable, "-c", shown]
+    gpus = run(cluster, *command, **place, GPUS_PER_NODE="4")
+    assert json.loads(gpus.stdout) == ["5", "8", "1", "4", None]
+    cpus = run(cluster, *command, **place, GPUS_PER_NODE="0")
+    assert json.loads(cpus.stdout) == ["5", "8", "1", "4", "true"]
+
+
+def test_an_array_has_a_task_for_each_entry(cluster: dict[str, str], tmp_path: Path) -> None:
+    command = ["bash", str(SCRIPTS / "build_data.sbatch")]
+    shown = tmp_path / "bin" / "python"
+    shown.write_text('#!/bin/bash\nIFS="|"; echo "$*"\n')
+    shown.chmod(0o755)
+    environment = {"SLURM_FILES": str(SCRIPTS), "SOURCES": "musique=/m world=/w"}
+    environment["PYTHON"] = str(shown)
+    done = run(cluster, *command, **environment, SLURM_ARRAY_TASK_ID="1")
+    sources = ["--source", "musique=/m", "--source", "world=/w"]
+    wanted = ["data_gen/build_triples.py", *sources, "--out"]
+    assert done.stdout.strip().split("|") == [*wanted, f"{cluster['WORK']}/data/build_triples"]
+    for builder in ("build_subq", "build_triples", "build_conditions"):
+        assert (ROOT / "data_gen" / f"{builder}.py").is_file()
+    beyond = run(cluster, *command, **environment, SLURM_ARRAY_TASK_ID="7")
+    assert beyond.returncode != 0 and "BUILDERS has 3 entries" in beyond.stderr
+    nothing = run(cluster, *command, **{**environment, "SOURCES": ""}, SLURM_ARRAY_TASK_ID="0")
+    assert nothing.returncode == 2 and "set SOURCES" in nothing.stderr
+
+
+def test_results_are_merged_or_the_missing_one_is_named(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    for number, loop in enumerate(("single", "ras")):
+        folder = tmp_path / loop
+        folder.mkdir()
+        (folder / "results.json").write_text(json.dumps({"loop": loop, "n": number, "em": 0.5}))
+    merged = tmp_path / "merged.json"
+    command = [sys.executable, str(SCRIPTS / "merge_results.py"), "--out", str(merged)]
+    folders = [str(tmp_path / loop) for loop in ("single", "ras")]
+    path = {"PYTHONPATH": str(ROOT)}
+    assert run(cluster, *command, *folders, **path).returncode == 0
+    assert [entry["loop"] for entry in json.loads(merged.read_text())] == ["single", "ras"]
+    missing = run(cluster, *command, *folders, str(tmp_path / "none"), **path)
+    assert missing.returncode == 1 and "none/results.json: no such file" in missing.stderr
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_the_scripts_are_clean() -> None:
+    scripts = sorted([*SCRIPTS.glob("*.sh"), *SCRIPTS.glob("*.sbatch")])
+    command = ["shellcheck", "-x", "-P", str(SCRIPTS), *map(str, scripts)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout

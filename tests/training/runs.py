@@ -1,0 +1,58 @@
+"""Tiny trainings in this process and as commands, and what two of them are compared by."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.training.conftest import ROOT
+from training.arguments import training_arguments
+from training.history import read_history
+from training.preemption import StopRequest
+from training.settings import T2TSettings
+from training.setup import run_training
+from training.train_t2t import prepare
+
+FIGURES = ("loss", "learning_rate", "grad_norm", "eval_loss", "train_loss", "step")
+
+
+def train(settings: T2TSettings, stop: StopRequest | None = None) -> dict[str, Any]:
+    """Train text-to-triples in this process."""
+    args = training_arguments(settings)
+    torch.manual_seed(settings.train.seed)
+    return run_training(prepare(settings), args, stop)
+
+
+def course(run: Path) -> list[dict[str, Any]]:
+    """What a run logged, without what depends on the clock."""
+    entries = [{k: v for k, v in e.items() if k in FIGURES} for e in read_history(run)]
+    return [entry for entry in entries if len(entry) > 1]
+
+
+def weights(run: Path) -> dict[str, str]:
+    """Hash of each weight file of a finished run."""
+    files = json.loads((run / "manifest.json").read_text())["files"]
+    return {name: entry["sha256"] for name, entry in files.items() if "safetensors" in name}
+
+
+def steps_logged(run: Path) -> int:
+    """Lines of a run's history so far."""
+    history = run / "history.jsonl"
+    return len(history.read_text().splitlines()) if history.is_file() else 0
+
+
+def start(
+    script: str, *arguments: str, launch: tuple[str, ...] = (sys.executable,), **environment: str
+) -> "subprocess.Popen[str]":
+    """Start a training script as a user does."""
+    return subprocess.Popen(
+        [*launch, str(ROOT / "training" / script), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
