@@ -121,7 +121,7 @@ def test_every_text_is_accounted_for(more: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("builder", "case"),
-    [("build_triples", "chosen"), ("build_conditions", "plain"), ("build_conditions", "few")],
+    [("build_triples", "chosen"), *(("build_conditions", n) for n in ("plain", "few", "tables"))],
 )
 def test_every_passage_is_accounted_for(builder: str, case: str) -> None:
     _, cases = BUILDERS[builder]
