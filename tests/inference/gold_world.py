@@ -14,6 +14,7 @@ from data_gen.topic_samples import TOPICS
 from data_gen.world.population import build_population
 from inference.retrieval.passages import Passage, load_corpus
 from models.formats.claims import claim
+from models.formats.clues import parse_clues
 from models.formats.history import one_line
 from models.formats.query_triplets import QueryTriplet, is_placeholder, parse_query_triplets
 from models.formats.records import DecompositionStep, QuestionRecord, TriplesSample, read_records
@@ -50,8 +51,8 @@ class GoldWorld:
         """The facts that a text states, in its order, each once.
 
         Read are passages, propositions and claims that stand on a line of their own, with or
-        without a label, triples `(S> …| P> …| O> …)` anywhere, and resolved `s | p | o` lines. A
-        triple that the world does not hold counts as stated too: a model believes what it reads.
+        without a label, triples `(S> …| P> …| O> …)` anywhere, and resolved query triplets or clues
+        a line. A triple that the world does not hold counts too: a model believes what it reads.
         """
         found = dict.fromkeys(parse_triples(text).triples)
         for line in text.splitlines():
@@ -59,7 +60,8 @@ class GoldWorld:
         return list(found)
 
     def _line(self, line: str) -> Sequence[Triple]:
-        for _ in range(3):
+        clue = "Subject:" in line
+        for _ in range(0 if clue else 3):
             if facts := self.told.get(one_line(line)):
                 return facts
             rest = _LABEL.sub("", line, count=1) if _LABEL.match(line) else line
@@ -68,7 +70,7 @@ class GoldWorld:
             line = rest
         if "S>" in line:
             return []
-        read = parse_query_triplets(line).triplets
+        read = (parse_clues if clue else parse_query_triplets)(line).triplets
         return [Triple(*triplet.fields) for triplet in read if not triplet.placeholders]
 
 

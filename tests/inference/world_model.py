@@ -6,7 +6,8 @@ requests come. It reads the prompt as text: `prompt`, the messages' contents, or
 **How a request is recognised.** The planner and the answerer by their instruction, which opens the
 prompt. Every other kind by the prompt's last line, which is what its format in models/formats/ ends
 with: `Triples:` (text to triples), `Triplets:` (decomposition, or condition triplets where the last
-labelled line is a `Text:`), `Filled:` (resolution), `Missing:` (gap judge), `Topic:`, `Sub-query:`.
+labelled line is a `Text:`), `Filled:` (resolution), `Missing:` (gap judge), `Topic:`, `Sub-query:`;
+of clue_prompts.py `Reasoning:` (decomposition) and `Resolved and newly searchable clues:`.
 A prompt for a model that was not trained is an instruction, with examples if any, and then the
 same lines; the last line of a label is the one that counts, so examples do no harm. What ends
 otherwise is a question to be answered. A loop with a request of its own adds its last line:
@@ -27,6 +28,7 @@ from collections.abc import Callable, Collection
 
 from inference.engines.contract import Request
 from models.formats.claims import anchor, claim
+from models.formats.clues import format_clues, parse_clues
 from models.formats.conditions import ConditionTriplet, format_conditions
 from models.formats.gap_judge import format_gap
 from models.formats.history import one_line
@@ -76,6 +78,8 @@ class WorldModel:
             "Triples:": self.triples,
             "Triplets:": self.decompose,
             "Filled:": self.resolve,
+            "Reasoning:": self.decompose,
+            "Resolved and newly searchable clues:": self.resolve_clues,
             "Missing:": self.judge_gap,
             "Topic:": self.topic,
             "Sub-query:": self.subquery,
@@ -141,6 +145,28 @@ class WorldModel:
         """The open triplet as the context fills it."""
         [clue] = parse_query_triplets(value_of(prompt, "Open")).triplets
         return format_resolution(fill(clue, self.world.stated(prompt)))
+
+    def resolve_clues(self, prompt: str) -> str:
+        """The searchable clues as the context fills them, and the fuzzy ones one step further.
+
+        As the instruction says, a fuzzy clue becomes searchable and no more in one call.
+        """
+        record = self.world.asked.get(value_of(prompt, "Original Query"))
+        wanted = {Triple(*s.found.fields) for s in (steps_of(record) if record else [])}
+        facts = self.world.stated(prompt)
+        clues = parse_clues(prompt.rpartition("Searchable Clues:")[2]).triplets
+        filled = {clue: fill(clue, facts, wanted) for clue in clues if len(clue.placeholders) == 1}
+        resolved = [clue for clue in filled.values() if clue is not None]
+        values = {
+            name: value
+            for clue, found in filled.items()
+            if found is not None
+            for name, value in zip(clue.fields, found.fields, strict=True)
+            if name.startswith("?") and name != "?"
+        }
+        fuzzy = bind([clue for clue in clues if len(clue.placeholders) > 1], values)
+        searchable = [clue for clue in fuzzy if len(clue.placeholders) == 1]
+        return format_clues(resolved, searchable) or "The context resolves no clue."
 
     def judge_gap(self, prompt: str) -> str:
         """The facts that are missing beside those that the prompt tells."""
