@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from inference.engines.contract import Engine, Request, Sampling
+from inference.engines.contract import Engine, Request
+from inference.loops.passage_steps import chat_request
 from inference.loops.trace import Trace
 from inference.propositions.search import Found
 from inference.propositions.table import proposition_text
@@ -28,12 +29,6 @@ from models.formats.resolver import parse_resolution, resolve_prompt
 MAX_DECOMPOSITION_TOKENS = 512
 MAX_RESOLUTION_TOKENS = 512
 MakeRequest = Callable[[str], Request]
-
-
-def chat_request(prompt: str, max_new_tokens: int, stop: tuple[str, ...] = ()) -> Request:
-    """A prompt as one chat message, greedy (T²RAG App. B.1)."""
-    messages = ({"role": "user", "content": prompt.strip()},)
-    return Request(messages=messages, sampling=Sampling(max_new_tokens=max_new_tokens, stop=stop))
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ It is a script for `ScriptedEngine` and a pure function of the prompt, whatever 
 requests come. It reads the prompt as text: `prompt`, the messages' contents, or ids by `decode`.
 
 **How a request is recognised.** The planner and the answerer by their instruction, which opens the
-prompt. Every other kind by the prompt's last line, which is what its format in models/formats/ ends
-with: `Triples:` (text to triples), `Triplets:` (decomposition, or condition triplets where the last
-labelled line is a `Text:`), `Filled:` (resolution), `Missing:` (gap judge), `Topic:`, `Sub-query:`;
-of clue_prompts.py `Reasoning:` (decomposition) and `Resolved and newly searchable clues:`.
+prompt. Every other kind by the label of the last line, which is what its format in models/formats/
+ends with: `Triples:` (text to triples), `Triplets:` (decomposition, or condition triplets where the
+last labelled line is a `Text:`), `Filled:` (resolution), `Missing:` (gap judge), `Topic:`,
+`Sub-query:`; of clue_prompts.py `Reasoning:` (decomposition) and `Resolved and newly searchable
+clues:`; of the baselines `Next thought:`, `Thought:`, `Intermediate answer:`.
 A prompt for a model that was not trained is an instruction, with examples if any, and then the
 same lines; the last line of a label is the one that counts, so examples do no harm. What ends
 otherwise is a question to be answered. A loop with a request of its own adds its last line:
@@ -83,6 +84,10 @@ class WorldModel:
             "Missing:": self.judge_gap,
             "Topic:": self.topic,
             "Sub-query:": self.subquery,
+            "Next thought:": self.thought,
+            "Thought:": self.action,
+            "Are follow up questions needed here:": self.follow_up,
+            "Intermediate answer:": self.follow_up,
         }
 
     def __call__(self, request: Request) -> str:
@@ -102,7 +107,7 @@ class WorldModel:
             return self.plan
         if prompt.startswith(ANSWER_INSTRUCTION):
             return self.answer
-        last = prompt.rstrip().rpartition("\n")[2]
+        last = prompt.rstrip().rpartition("\n")[2].partition(":")[0] + ":"
         if last == "Triplets:" and last_label(prompt, ("Question", "Text")) == "Text":
             return self.conditions
         return self.by_last_line.get(last, self.answer)
@@ -112,9 +117,7 @@ class WorldModel:
         record = self.record(prompt)
         if record is None or not record.evidences:
             return PlanAction.NO_RETRIEVAL
-        facts = self.world.stated(prompt)
-        parts = zip(record.evidences, record.question_decomposition, strict=True)
-        asked = [part.question for fact, part in parts if fact not in facts]
+        asked = unanswered(record, self.world.stated(prompt))
         return format_plan(
             Plan(PlanAction.SUBQ, asked[0]) if asked else Plan(PlanAction.SUFFICIENT)
         )
@@ -190,6 +193,45 @@ class WorldModel:
         asked = [p.question for fact, p in parts if fact in told and p.question not in earlier]
         return asked[0] if asked else question
 
+    def thought(self, prompt: str) -> str:
+        """The last fact found that no thought has told yet, or the answer (IRCoT)."""
+        record = self.record(prompt)
+        facts = self.world.stated(prompt)
+        answer = record and answer_from(record, facts)
+        if record is None or answer:
+            return f"So the answer is: {answer or UNKNOWN}."
+        thoughts = self.world.stated("\n".join(labelled(prompt, "Thought")))
+        found = [f for f in record.evidences if f in facts and f not in thoughts]
+        return claim(found[-1]) if found else unanswered(record, facts)[0]
+
+    def action(self, prompt: str) -> str:
+        """A search for the first fact that is missing, or the answer (ReAct)."""
+        record = self.record(prompt)
+        facts = self.world.stated(prompt)
+        answer = record and answer_from(record, facts)
+        if record is None or answer:
+            return f"I know enough.\nAction: Finish[{answer or UNKNOWN}]"
+        return f"I need one more fact.\nAction: Search[{unanswered(record, facts)[0]}]"
+
+    def follow_up(self, prompt: str) -> str:
+        """The sub-question of the first fact that no intermediate answer tells, or the answer."""
+        record = self.record(prompt)
+        asked = labelled(prompt, "Follow up")
+        answers = labelled(prompt, "Intermediate answer")
+        parts = [(self.world.asked.get(q), a) for q, a in zip(asked, answers, strict=True)]
+        facts = [
+            Triple(a, f.predicate, f.object)
+            if part.type == "intersection"
+            else Triple(f.subject, f.predicate, a)
+            for part, a in parts
+            if part and a != UNKNOWN
+            for f in part.evidences
+        ]
+        answer = record and answer_from(record, facts)
+        if record is None or answer:
+            return f"So the final answer is: {answer or UNKNOWN}"
+        return f"Follow up: {unanswered(record, facts)[0]}"
+
     def record(self, prompt: str) -> QuestionRecord | None:
         """The record of the question that the prompt asks last; None for one it never heard."""
         return self.world.asked.get(value_of(prompt, "Question"))
@@ -206,6 +248,18 @@ def missing(record: QuestionRecord, facts: Collection[Triple]) -> list[QueryTrip
         if name.startswith("?") and name != "?"
     }
     return bind([step.open for step in steps if step not in known], values)
+
+
+def unanswered(record: QuestionRecord, facts: Collection[Triple]) -> list[str]:
+    """The sub-questions of the facts that are not known yet."""
+    parts = zip(record.evidences, record.question_decomposition, strict=True)
+    return [part.question for fact, part in parts if fact not in facts]
+
+
+def labelled(prompt: str, label: str) -> list[str]:
+    """What the lines with this label say after the last question, each on one line."""
+    lines = prompt.rpartition("Question:")[2].splitlines()
+    return [one_line(line.partition(":")[2]) for line in lines if line.startswith(f"{label}:")]
 
 
 def value_of(prompt: str, label: str) -> str:
