@@ -16,18 +16,24 @@ from tqdm import tqdm
 
 from evaluation.report import emit_json, print_table
 from inference.command_line import command, configure_logging, positive_int
-from inference.components import T2T_ADAPTER, Component
+from inference.components import (
+    T2T_ADAPTER,
+    Component,
+    prompted_triples_request,
+    triples_requests,
+)
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.open_engine import build_engine
-from inference.extraction import HELD, TripleExtractor, chunks
+from inference.extraction import HELD, TripleExtractor, chunks, held_to
 from inference.knowledge_base.output_log import DuplicateDocumentError
-from inference.loop_options import LoopOptions
-from inference.open_loop import open_extractor
+from inference.loop_options import LoopOptions, checkpoint_or_none
 from inference.propositions.index import PropositionIndex
 from inference.propositions.parts import Document, PropositionIndexError
 from inference.retrieval.passages import Passage, load_corpus
 from inference.retrieval.question_contexts import documents_of_questions
-from inference.triple_cache import passage_key
+from inference.triple_cache import TripleCache, passage_key
+from models.backbone import cache_folder
+from models.formats.grammars import triples_regex
 from models.sentence_encoder import load_sentence_encoder
 
 # A kill loses what was embedded of one part; what was extracted is in the cache.
@@ -40,7 +46,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
-    add("--t2t", type=Path, default=LoopOptions.t2t, help="text-to-triples component folder")
+    add(
+        "--t2t",
+        type=checkpoint_or_none,
+        default=LoopOptions.t2t,
+        metavar="CHECKPOINT",
+        help="text-to-triples component folder, or 'none' to prompt the backbone (default: the "
+        "shipped)",
+    )
+    add("--backbone", default=LoopOptions.backbone, help="what is prompted (default: %(default)s)")
     add("--out", required=True, type=Path, help="folder of the index, new or to add to")
     add("--encoder", default="minilm", help="sentence encoder of the propositions")
     add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
@@ -110,39 +124,51 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     corpus = load_corpus(arguments.corpus)
     if arguments.questions:
         corpus = documents_of_questions(corpus, arguments.questions, arguments.question_limit)
-    component = Component.open(arguments.t2t, "t2t")
+    component = Component.open(arguments.t2t, "t2t") if arguments.t2t else None
     encoder = load_sentence_encoder(arguments.encoder)
-    model = component.fingerprint + (HELD if arguments.constrain else "")
+    model = extractor_name(component, arguments)
     # Fails on an index of another encoder or extractor before hours of extraction, not after.
     index = PropositionIndex.load(arguments.out, encoder, model)
     documents = new_documents(index, corpus[: arguments.limit])
     if documents:
-        await _extend(index, documents, component, arguments)
+        await _extend(index, documents, component, model, arguments)
     if not index.propositions:
         raise PropositionIndexError(
-            f"no triple in {len(index.documents)} documents: is {arguments.t2t} trained?"
+            f"no triple in {len(index.documents)} documents: is the extractor, "
+            f"{arguments.t2t or arguments.backbone}, trained?"
         )
     seconds = round(time.perf_counter() - started, 1)
     return {"added now": len(documents), **counts_of(index), "seconds": seconds}
 
 
+def extractor_name(component: Component | None, arguments: argparse.Namespace) -> str:
+    """What tells the extractor from others, in the index and in the cache."""
+    name = component.fingerprint if component else f"prompted {arguments.backbone}"
+    return name + (HELD if arguments.constrain else "")
+
+
 async def _extend(
     index: PropositionIndex,
     documents: Sequence[Passage],
-    component: Component,
+    component: Component | None,
+    model: str,
     arguments: argparse.Namespace,
 ) -> None:
     engine = build_engine(
         engine_options_from(arguments),
-        backbone=component.backbone,
-        adapters={T2T_ADAPTER: component.folder},
+        backbone=component.backbone if component else arguments.backbone,
+        adapters={T2T_ADAPTER: component.folder} if component else {},
     )
-    extractor = open_extractor(engine, component, arguments.cache, arguments.constrain)
+    make_request = triples_requests(component) if component else prompted_triples_request
+    if arguments.constrain:
+        make_request = held_to(triples_regex(), make_request)
+    cache = TripleCache(arguments.cache or cache_folder() / "triples.sqlite", model)
     try:
+        extractor = TripleExtractor(engine, make_request, cache)
         await add_to_index(index, documents, extractor, arguments.out)
     finally:
         await engine.close()
-        extractor.cache.close()
+        cache.close()
 
 
 @command

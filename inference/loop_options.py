@@ -82,7 +82,7 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
     add("--loop", choices=LOOPS, help="which loop answers (default: %(default)s)")
     add(
         "--ras",
-        type=_checkpoint,
+        type=checkpoint_or_none,
         metavar="CHECKPOINT",
         help="RAS component folder, or 'none' for the untrained backbone (default: the shipped)",
     )
@@ -143,13 +143,13 @@ def _add_t2rag_arguments(parser: ArgumentParser) -> None:
     add("--propositions", type=Path, metavar="DIR", help="index of build_propositions.py")
     add(
         "--decomposer",
-        type=_checkpoint,
+        type=checkpoint_or_none,
         metavar="CHECKPOINT",
         help="helper of the task decompose, or 'none' to prompt the backbone (default: none)",
     )
     add(
         "--resolver",
-        type=_checkpoint,
+        type=checkpoint_or_none,
         metavar="CHECKPOINT",
         help="helper of the task resolve, or 'none' to prompt the backbone (default: none)",
     )
@@ -175,5 +175,6 @@ def options_from(arguments: Namespace) -> LoopOptions:
     return LoopOptions(**own, engine=engine_options_from(arguments))
 
 
-def _checkpoint(text: str) -> Path | None:
+def checkpoint_or_none(text: str) -> Path | None:
+    """An argparse type for a folder, or 'none'."""
     return None if text == "none" else Path(text)

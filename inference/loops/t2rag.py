@@ -21,6 +21,7 @@ from models.formats.history import History, HistoryStep
 from models.formats.query_triplets import (
     QueryTriplet,
     TripletState,
+    format_query_triplet,
     format_query_triplets,
 )
 from models.formats.records import QuestionRecord
@@ -154,13 +155,15 @@ class T2RagLoop:
 
 
 def _as_history(triplets: list[QueryTriplet], trace: Trace) -> History:
-    """The rounds as the answerer was trained to read them; what is open comes last, without a
-    triple."""
-    known = in_state(triplets, RESOLVED)
+    """The rounds as the answerer was trained to read them, each with what it resolved; facts that
+    the decomposition gave come first, what became searchable in the last round comes last."""
+    known = [Triple(*triplet.fields) for triplet in in_state(triplets, RESOLVED)]
     told = {triple for step in trace.steps for triple in step.triples}
-    given = tuple(Triple(*t.fields) for t in known if Triple(*t.fields) not in told)
-    steps = [HistoryStep(step.subquery, tuple(step.triples)) for step in trace.steps]
-    if given:
-        steps.insert(0, HistoryStep(trace.question, given))
-    steps += [HistoryStep(triplet.proposition) for triplet in in_state(triplets, SEARCHABLE)]
+    given = tuple(triple for triple in known if triple not in told)
+    steps = [HistoryStep(trace.question, given)] if given else []
+    steps += [HistoryStep(step.subquery, tuple(step.triples)) for step in trace.steps]
+    left = map(format_query_triplet, in_state(triplets, SEARCHABLE))
+    steps += [
+        HistoryStep(asked) for asked in left if not any(asked in s.subquery for s in trace.steps)
+    ]
     return History(trace.question, tuple(steps))

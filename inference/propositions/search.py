@@ -10,6 +10,8 @@ from inference.retrieval.passages import Passage, Retriever
 from models.formats.triples import Triple
 
 FIRST_DEPTH = 64
+# Closer similarities count as equal: how texts were batched for the encoder decides nothing.
+SCORE_DECIMALS = 5
 
 
 @dataclass
@@ -33,14 +35,16 @@ class PropositionSearch:
     """Searches propositions and follows them to their passages."""
 
     def __init__(self, index: PropositionIndex, passages: Mapping[str, Passage]) -> None:
-        """passages: by id; every source of a proposition must be among them."""
+        """passages: by id, in the corpus's order; every source of a proposition is among them."""
         self.index = index
         self.passages = passages
+        self._place = {name: place for place, name in enumerate(passages)}
 
     def find(self, queries: Sequence[str], top_k: int) -> Found:
         """The candidates of all queries in one ranking, down to the `top_k`-th passage.
 
-        A proposition that several passages state counts for as many of them as there is room for.
+        A proposition that several passages state counts for as many of them as there is room for,
+        the corpus's first ones first. In whatever order the index was added to, the outcome is one.
         """
         found, sources = Found(), dict[str, None]()
         for row in ranked(self.index, queries):
@@ -49,7 +53,8 @@ class PropositionSearch:
             proposition = self.index.propositions[row]
             found.facts.append(proposition.fact)
             fresh = [source for source in proposition.sources if source not in sources]
-            sources.update(dict.fromkeys(fresh[: top_k - len(sources)]))
+            room = top_k - len(sources)
+            sources.update(dict.fromkeys(sorted(fresh, key=self._place.__getitem__)[:room]))
         found.passages = [self.passages[source] for source in sources]
         return found
 
@@ -60,7 +65,8 @@ def ranked(
     """Rows of the index by their best similarity to any query, each once, as far as is asked for.
 
     The same ranking as over the whole index: a row is given only once no query can still have a
-    closer one beyond the depth that was searched.
+    closer one beyond the depth that was searched. Those of equal similarity come in the order of
+    their texts.
     """
     vectors = index.embed(queries)
     given: set[int] = set()
@@ -68,11 +74,14 @@ def ranked(
     while True:
         rankings = index.nearest(vectors, depth)
         is_whole = depth >= len(index.propositions)
-        edge = max((r[-1][1] for r in rankings if r), default=0.0)
         best: dict[int, float] = {}
-        for row, score in (pair for ranking in rankings for pair in ranking):
-            best[row] = max(best.get(row, score), score)
-        for row in sorted(best, key=lambda row: (-best[row], row)):
+        edge = -1.0
+        for ranking in rankings:
+            scores = [round(score, SCORE_DECIMALS) for _, score in ranking]
+            edge = max([edge, *scores[-1:]])
+            for (row, _), score in zip(ranking, scores, strict=True):
+                best[row] = max(best.get(row, score), score)
+        for row in sorted(best, key=lambda row: (-best[row], index.propositions[row].text)):
             if row not in given and (is_whole or best[row] > edge):
                 given.add(row)
                 yield row

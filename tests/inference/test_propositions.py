@@ -88,7 +88,7 @@ def test_the_ranking_is_that_of_the_whole_index(world: GoldWorld, first_depth: i
         rows = list(ranked(index, queries, first_depth))
         assert sorted(rows) == list(range(len(index.propositions)))
         scores = all_scores(index, queries)[rows]
-        assert np.all(np.diff(scores) <= 1e-6)
+        assert np.all(np.diff(scores) <= 1.1e-5)
 
 
 def test_retrieval_goes_on_until_k_distinct_passages(world: GoldWorld) -> None:
@@ -105,15 +105,16 @@ def test_retrieval_goes_on_until_k_distinct_passages(world: GoldWorld) -> None:
         scores = all_scores(index, queries)
         facts: list[Triple] = []
         sources: dict[str, None] = {}
-        for row in np.lexsort((np.arange(len(scores)), -scores.round(5))):
+        texts = [proposition.text for proposition in index.propositions]
+        for row in sorted(range(len(texts)), key=lambda r: (-round(float(scores[r]), 5), texts[r])):
             if len(sources) >= top_k:
                 break
             facts.append(index.propositions[row].fact)
             fresh = [s for s in index.propositions[row].sources if s not in sources]
             sources.update(dict.fromkeys(fresh[: top_k - len(sources)]))
         assert len(found.passages) == min(top_k, len(passages)) == len(set(sources))
-        assert set(found.facts) == set(facts)
-        assert {passage.id for passage in found.passages} == set(sources)
+        assert found.facts == facts
+        assert [passage.id for passage in found.passages] == list(sources)
 
 
 def test_one_query_does_not_take_the_place_of_another(world: GoldWorld) -> None:
@@ -145,6 +146,20 @@ def test_adding_in_parts_is_a_fresh_build(cuts: list[int]) -> None:
     assert contents(grown) == contents(fresh)
     query = fresh.embed(["Person 5 knows"])
     assert grown.nearest(query, 60) == fresh.nearest(query, 60)
+
+
+@given(st.permutations(range(30)), st.integers(1, 12))
+def test_the_order_of_additions_does_not_matter(order: list[int], top_k: int) -> None:
+    documents = [
+        document(n, YEAR, Triple(f"Person {n % 7}", "knows", f"Person {n % 5}")) for n in range(30)
+    ]
+    passages = {d.id: Passage(d.id, d.id, "") for d in documents}
+    fresh = PropositionSearch(index_of(*documents), passages)
+    grown = PropositionIndex(ENCODER)
+    for number in order:
+        grown.add([documents[number]])
+    queries = ["Person 3 knows", "Dawn"]
+    assert PropositionSearch(grown, passages).find(queries, top_k) == fresh.find(queries, top_k)
 
 
 class CountingEncoder(WideHashEncoder):

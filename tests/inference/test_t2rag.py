@@ -14,8 +14,10 @@ from inference.propositions.parts import Document
 from inference.propositions.search import PassageSearch, PropositionSearch, Search
 from inference.retrieval.dense import DenseRetriever
 from inference.run_questions import run_questions
-from models.formats.prompts import passage_text
+from models.formats.prompts import passage_text, triples_prompt
 from models.formats.records import QuestionRecord
+from models.formats.triples import parse_triples
+from models.sentence_encoder import load_sentence_encoder
 from tests.inference.gold_world import GoldWorld, make_world
 from tests.inference.scripted_engine import ScriptedEngine, text_input
 from tests.inference.wide_hash_encoder import WideHashEncoder
@@ -29,15 +31,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> GoldWorld:
     return make_world(tmp_path_factory.mktemp("world") / "world")
 
 
+def world_documents(world: GoldWorld) -> list[Document]:
+    return [
+        Document(p.id, "key", tuple(world.facts[passage_text(p.title, p.text)]))
+        for p in world.passages
+    ]
+
+
 @pytest.fixture(scope="module")
 def search(world: GoldWorld) -> PropositionSearch:
     index = PropositionIndex(ENCODER)
-    index.add(
-        [
-            Document(p.id, "key", tuple(world.facts[passage_text(p.title, p.text)]))
-            for p in world.passages
-        ]
-    )
+    index.add(world_documents(world))
     return PropositionSearch(index, {passage.id: passage for passage in world.passages})
 
 
@@ -91,6 +95,17 @@ async def test_a_perfect_model_takes_the_calls_of_algorithm_1(
             assert record.evidences[-1].subject in last or record.evidences[-1].object in last
     assert engine.most_at_once >= 40
     assert len(engine.requests) == sum(trace.bill.llm_calls for _, trace in done)
+
+
+@pytest.mark.slow
+async def test_a_perfect_model_with_the_default_encoder(world: GoldWorld) -> None:
+    index = PropositionIndex(load_sentence_encoder())
+    index.add(world_documents(world))
+    search = PropositionSearch(index, {passage.id: passage for passage in world.passages})
+    done = await run(make_loop(ScriptedEngine(WorldModel(world)), search), world.questions)
+    assert exact(done) >= 0.98
+    for record, trace in done:
+        assert trace.bill.llm_calls == 2 + (depth(record) if record.evidences else 0)
 
 
 async def test_every_question_in_few_rounds(world: GoldWorld, search: Search) -> None:
@@ -199,6 +214,52 @@ async def test_a_step_that_always_errs_gives_no_false_answer_from_nothing(
     declined = [trace for _, trace in done if trace.answer == "unknown"]
     assert len(declined) > 0.7 * len(done)
     assert sum(bool(trace.notes) for trace in declined) > 0.5 * len(declined)
+
+
+async def test_an_index_of_spoiled_triples(world: GoldWorld) -> None:
+    """A fifth of the extractions wrong or malformed as well."""
+    model = WorldModel(world, error_rate=0.2, seed=7)
+    documents = []
+    for passage in world.passages:
+        prompt = triples_prompt(passage_text(passage.title, passage.text))
+        parsed = parse_triples(model(Request(prompt=prompt)))
+        documents.append(Document(passage.id, "key", tuple(parsed.triples)))
+    index = PropositionIndex(ENCODER)
+    index.add(documents)
+    assert len(index.propositions) < len(world.triples)
+    search = PropositionSearch(index, {passage.id: passage for passage in world.passages})
+    records = with_facts(world)
+    # The passages tell what a spoiled proposition does not.
+    read_well = await run(make_loop(ScriptedEngine(WorldModel(world)), search), records)
+    assert 0.6 < exact(read_well) < 1
+    assert 0.3 < exact(await run(make_loop(ScriptedEngine(model), search), records)) < 0.8
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+async def test_a_trained_answerer_reads_what_is_open_as_an_empty_step(
+    rounds: int, search: Search
+) -> None:
+    texts = [
+        "Dus | is | film\nDawn | director | ?a\n?a | spouse | ?",
+        "Subject: Dawn Predicate: director Object: Ana",
+        *[""] * (rounds - 1),
+        "nobody",
+    ]
+    engine = ScriptedEngine(lambda request: texts.pop(0))
+    loop = make_loop(engine, search, max_rounds=rounds)
+    loop.reader = GraphReader(engine, text_input)
+    trace = await loop.answer(QuestionRecord("q", "Who is it?", ""))
+    assert trace.answer == "nobody"
+    prompt = engine.requests[-1].prompt or ""
+    assert prompt.partition("[SUBQ] Who is it?")[2].splitlines() == [
+        "",
+        "Retrieved Graph Information: ['(S> Dus| P> is| O> film)']",
+        "[SUBQ] Dawn | director | ?a",
+        "Retrieved Graph Information: ['(S> Dawn| P> director| O> Ana)']",
+        "[SUBQ] Ana | spouse | ?",
+        "Retrieved Graph Information: []",
+        "Question: Who is it?",
+    ]
 
 
 async def answer_with(

@@ -140,6 +140,19 @@ def test_an_index_grows_by_what_is_new(
     }
 
 
+def test_triples_by_a_prompted_model(
+    build: Run, engines: list[ScriptedEngine], components: dict[str, Path], world: GoldWorld
+) -> None:
+    backbone = components["backbone"]
+    done = build("--t2t", "none", "--backbone", backbone)
+    assert done["propositions"] == len(world.triples)
+    assert engines[0].adapters == {}
+    assert all(request.messages and not request.adapter for request in engines[0].requests)
+    with pytest.raises(SystemExit) as stop:
+        build()
+    assert f"extractor prompted {backbone}" in str(stop.value)
+
+
 def test_only_what_the_questions_come_with(
     build: Run, engines: list[ScriptedEngine], world: GoldWorld, tmp_path: Path
 ) -> None:

@@ -56,9 +56,13 @@ def test_triples_and_conditions_of_a_passage(world: GoldWorld) -> None:
     model = WorldModel(world)
     for passage in world.passages:
         text = passage_text(passage.title, passage.text)
-        assert parse_triples(ask(model, triples_prompt(text))).triples == world.facts[text]
-        written = parse_conditions(ask(model, conditions_prompt(text, few_shot=True))).triplets
-        assert [t.conclusion for t in written] == [claim(fact) for fact in world.facts[text]]
+        for few_shot in (False, True):
+            written = ask(model, triples_prompt(text, few_shot))
+            assert parse_triples(written).triples == world.facts[text]
+        parsed = parse_conditions(ask(model, conditions_prompt(text, few_shot=True)))
+        assert [t.conclusion for t in parsed.triplets] == [
+            claim(fact) for fact in world.facts[text]
+        ]
     assert parse_triples(ask(model, triples_prompt("Nothing known."))).triples == []
 
 
