@@ -1,6 +1,6 @@
 """A loop by its name, with everything it needs: the one place where the parts meet."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,11 @@ from models.backbone import cache_folder
 from models.formats.grammars import triples_regex
 from models.sentence_encoder import load_sentence_encoder
 
-BASELINES = {"ircot": IrcotLoop, "react": ReactLoop, "self_ask": SelfAskLoop}
+BASELINES: dict[str, Callable[[PassageSteps], Loop]] = {
+    "ircot": IrcotLoop,
+    "react": ReactLoop,
+    "self_ask": SelfAskLoop,
+}
 
 
 @dataclass

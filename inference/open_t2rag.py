@@ -15,12 +15,13 @@ from inference.propositions.search import PassageSearch, PropositionSearch, Sear
 from inference.retrieval.open_retriever import build_retriever
 from inference.retrieval.passages import Passage
 from inference.triple_cache import passage_key
+from models.formats.records import HelperTask
 from models.sentence_encoder import load_sentence_encoder
 
 logger = logging.getLogger(__name__)
 
-DECOMPOSE = "decompose"
-RESOLVE = "resolve"
+DECOMPOSE: HelperTask = "decompose"
+RESOLVE: HelperTask = "resolve"
 
 
 def open_helpers(options: LoopOptions) -> dict[str, Component]:
@@ -30,7 +31,7 @@ def open_helpers(options: LoopOptions) -> dict[str, Component]:
     """
     if options.loop != T2RAG:
         return {}
-    helpers = {}
+    helpers: dict[str, Component] = {}
     if options.decomposer is not None:
         helpers[DECOMPOSE] = open_helper(options.decomposer, DECOMPOSE)
     if options.resolver is not None:

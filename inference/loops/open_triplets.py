@@ -12,6 +12,7 @@ from models.formats.query_triplets import (
     TripletState,
     bind,
     filled_in,
+    format_query_triplet,
     is_placeholder,
 )
 
@@ -28,7 +29,11 @@ _SMALL_WORDS = frozenset(
 
 @dataclass(frozen=True)
 class Settled:
-    """Triplets after a round; `notes` tell of placeholders that were found to be two things."""
+    """Triplets after a round.
+
+    notes: of placeholders that were found to be two things, and of triplets that are resolved by
+    what was found for others alone, so that nothing was read that states them.
+    """
 
     triplets: list[QueryTriplet]
     notes: list[str] = field(default_factory=list)
@@ -58,6 +63,11 @@ def settle(triplets: Sequence[QueryTriplet], written: Iterable[QueryTriplet]) ->
             if first.casefold() != value.casefold():
                 notes.append(f"{name} was found to be {first!r} and {value!r}: two things")
     after = bind((filled.get(place, triplet) for place, triplet in enumerate(triplets)), values)
+    notes += [
+        f"not read but inferred: {format_query_triplet(result)}"
+        for place, result in enumerate(after)
+        if place not in filled and result != triplets[place] and not result.placeholders
+    ]
     return Settled(list(dict.fromkeys(after)), notes)
 
 

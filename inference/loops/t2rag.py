@@ -27,7 +27,11 @@ from models.formats.query_triplets import (
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
-RESOLVED, SEARCHABLE, FUZZY = TripletState
+RESOLVED, SEARCHABLE, FUZZY = (
+    TripletState.RESOLVED,
+    TripletState.SEARCHABLE,
+    TripletState.FUZZY,
+)
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,14 @@ def test_one_placeholder_in_two_meanings_is_two_things() -> None:
     assert same.notes == []
 
 
+def test_what_nothing_was_read_of_is_noted() -> None:
+    before = triplets("?a | director | Ana", "?a | screenwriter | Bo")
+    one = settle(before, triplets("Dawn | director | Ana"))
+    assert one.triplets == triplets("Dawn | director | Ana", "Dawn | screenwriter | Bo")
+    assert one.notes == ["not read but inferred: Dawn | screenwriter | Bo"]
+    assert settle(before, one.triplets).notes == []
+
+
 @given(TRIPLETS, TRIPLETS)
 def test_settling_never_raises_and_never_opens(
     before: list[QueryTriplet], written: list[QueryTriplet]

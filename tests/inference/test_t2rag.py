@@ -90,6 +90,7 @@ async def test_a_perfect_model_takes_the_calls_of_algorithm_1(
         if record.evidences and record.type != "intersection":
             assert set(trace.graph) == set(record.evidences)
             assert trace.notes == []
+            assert trace.answer in record.answers
             assert set(trace.bill.seconds) == {"decompose", "retrieve", "resolve", "answer"}
             last = {passage.title for passage in trace.steps[-1].passages}
             assert record.evidences[-1].subject in last or record.evidences[-1].object in last
@@ -315,7 +316,7 @@ async def test_a_cycle_that_the_model_breaks_is_resolved(search: Search) -> None
         "Ana | mother | ?b; ?b | child | Ana",
     ]
     assert [triple.subject for triple in trace.graph] == ["Ana", "Eva"]
-    assert trace.notes == []
+    assert trace.notes == ["not read but inferred: Eva | child | Ana"]
 
 
 async def test_one_placeholder_in_two_meanings(search: Search) -> None:
