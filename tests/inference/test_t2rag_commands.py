@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import inference.ask
 import inference.build_propositions
 import inference.evaluate
 import inference.open_loop
+from inference.loop_options import T2RAG_OPTIONS, add_loop_arguments, options_from
 from models.formats.records import write_records
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
 from tests.inference.gold_world import GoldWorld, make_world
@@ -118,6 +120,25 @@ def evaluate(
 
 def traces(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "traces.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("loop", "limits"),
+    [("ras", (3, 5)), ("tri_rag", (3, 5)), ("t2rag", (5, 3)), ("ircot", (5, 3)), ("react", (5, 3))],
+)
+def test_each_loop_has_its_own_limits_where_none_are_given(
+    loop: str, limits: tuple[int, int]
+) -> None:
+    parser = ArgumentParser()
+    add_loop_arguments(parser)
+    options = options_from(parser.parse_args(["--loop", loop, "--ras", "none"]))
+    assert (options.top_k, options.max_rounds) == limits
+    given = parser.parse_args(["--loop", loop, "--top-k", "7", "--max-rounds", "2"])
+    assert (options_from(given).top_k, options_from(given).max_rounds) == (7, 2)
+    settings = inference.evaluate.settings_of(options, Path("questions.jsonl"))
+    assert json.loads(json.dumps(settings)) == settings
+    # What is new with T²RAG is no setting of the others, whose evaluations can go on.
+    assert set(T2RAG_OPTIONS) & set(settings) == (set(T2RAG_OPTIONS) if loop == "t2rag" else set())
 
 
 def test_an_index_grows_by_what_is_new(
