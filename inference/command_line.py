@@ -14,6 +14,7 @@ from inference.evaluation_log import EvaluationLogError
 from inference.exports.errors import ExportError
 from inference.knowledge_base.output_log import DuplicateDocumentError
 from inference.knowledge_base.store import KnowledgeBaseError
+from inference.propositions.parts import PropositionIndexError
 from inference.retrieval.passages import EmptyCorpusError, IndexMismatchError
 from inference.triple_cache import CacheError
 from models.backbone import BackboneNotFoundError
@@ -34,6 +35,7 @@ USER_ERRORS = (
     IndexMismatchError,
     KnowledgeBaseError,
     OSError,
+    PropositionIndexError,
     RecordError,
 )
 

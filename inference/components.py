@@ -10,14 +10,19 @@ from transformers import PreTrainedTokenizerBase
 from inference.engines.contract import Request, Sampling
 from inference.extraction import RequestMaker
 from inference.loops.graph_reader import InputMaker, ReaderInput
+from inference.loops.passage_steps import chat_request
 from inference.retrieval.passages import Passage
 from models.backbone import load_tokenizer
-from models.checkpoint import component_fingerprint, read_component_config
+from models.checkpoint import (
+    NotACheckpointError,
+    component_fingerprint,
+    read_component_config,
+)
 from models.condition_extractor_config import ConditionExtractorConfig
 from models.condition_processor import ConditionProcessor
 from models.formats.history import History
-from models.formats.prompts import passage_text
-from models.formats.records import Task
+from models.formats.prompts import passage_text, triples_prompt
+from models.formats.records import HelperTask, Task
 from models.instruction_tuned import InstructionTunedConfig
 from models.passage_processor import PassageProcessor
 from models.ras_processor import RasProcessor
@@ -26,6 +31,7 @@ from models.text_to_triples_processor import TextToTriplesProcessor
 RAS_ADAPTER = "ras"
 T2T_ADAPTER = "t2t"
 EXTRACTOR_ADAPTER = "tri_rag"
+MAX_PROMPTED_TRIPLES_TOKENS = 512
 SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
 DEFAULT_CHECKPOINTS = {
     RAS_ADAPTER: SHIPPED / "ras_smollm2",
@@ -57,6 +63,20 @@ class Component:
         return str(self.config["backbone"])
 
 
+def open_helper(folder: Path, task: HelperTask) -> Component:
+    """Read the folder of a helper that was trained for `task`.
+
+    Raises CheckpointError where it is none, or was trained for another task.
+    """
+    component = Component.open(folder, "helper")
+    if component.config["task"] != task:
+        raise NotACheckpointError(
+            f"{folder} is a helper for the task '{component.config['task']}', and '{task}' is "
+            "needed here. Give the folder of a helper that was trained for it."
+        )
+    return component
+
+
 def triples_requests(component: Component) -> RequestMaker:
     """Requests to a text-to-triples component, with the prompt of its training."""
     config = component.config
@@ -67,6 +87,12 @@ def triples_requests(component: Component) -> RequestMaker:
         bool(config["is_encoder_decoder"]),
     )
     return _passage_requests(processor, T2T_ADAPTER)
+
+
+def prompted_triples_request(passage: Passage) -> Request:
+    """A request for a passage's triples to a model that was not trained for it (RAS Fig. 19)."""
+    prompt = triples_prompt(passage_text(passage.title, passage.text), few_shot=True)
+    return chat_request(prompt, MAX_PROMPTED_TRIPLES_TOKENS)
 
 
 def conditions_requests(component: Component) -> RequestMaker:

@@ -23,6 +23,8 @@ from inference.gold import GoldPassages, mean_by_type
 from inference.loop_options import (
     LOOPS_OVER_CORPUS,
     LOOPS_OVER_TRIPLES,
+    T2RAG,
+    T2RAG_OPTIONS,
     LoopOptions,
     add_loop_arguments,
     options_from,
@@ -103,11 +105,21 @@ def settings_of(options: LoopOptions, dataset: Path) -> dict[str, Any]:
         del settings[name]
     of_engine = ("kind", "dtype", "constrain")
     settings["engine"] = {name: getattr(options.engine, name) for name in of_engine}
-    used = {"ras": options.loop != "single", "t2t": options.loop in LOOPS_OVER_TRIPLES}
+    is_t2rag = options.loop == T2RAG
+    used = {
+        "ras": options.uses_ras,
+        "t2t": options.loop in LOOPS_OVER_TRIPLES,
+        "decomposer": is_t2rag,
+        "resolver": is_t2rag,
+    }
     for name, is_used in used.items():
         folder = settings[name]
         settings[name] = component_fingerprint(folder) if folder and is_used else None
-    settings["kb"] = str(options.kb) if options.kb else None
+    for name in ("kb", "propositions"):
+        settings[name] = str(settings[name]) if settings[name] else None
+    # Other loops' evaluations that were begun before there were these options can go on.
+    for name in () if is_t2rag else T2RAG_OPTIONS:
+        del settings[name]
     return settings
 
 

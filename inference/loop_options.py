@@ -8,21 +8,43 @@ from inference.command_line import positive_int
 from inference.components import DEFAULT_CHECKPOINTS, RAS_ADAPTER, T2T_ADAPTER
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.options import EngineOptions
+from inference.loops.passage_steps import PassageSettings
 from inference.loops.ras import RasSettings
+from inference.loops.t2rag import T2RagSettings
 from inference.loops.tri_rag import TriRagSettings
 from inference.retrieval.open_retriever import RETRIEVER_KINDS
 
 ENGINE = "engine"
-LOOPS = ("none", "single", "ras", "ras_no_planning", "ras_static", "tri_rag")
+T2RAG = "t2rag"
+MULTI_ROUND_BASELINES = ("ircot", "react", "self_ask")
+LOOPS = (
+    "none",
+    "single",
+    "ras",
+    "ras_no_planning",
+    "ras_static",
+    "tri_rag",
+    T2RAG,
+    *MULTI_ROUND_BASELINES,
+)
 LOOPS_OVER_TRIPLES = ("ras", "ras_no_planning", "ras_static")
-LOOPS_OVER_CORPUS = ("single", "ras", "ras_no_planning", "tri_rag")
+LOOPS_OVER_CORPUS = ("single", "ras", "ras_no_planning", "tri_rag", T2RAG, *MULTI_ROUND_BASELINES)
+LOOPS_WITHOUT_RAS = ("single", *MULTI_ROUND_BASELINES)
+GRANULARITIES = ("proposition", "passage")
+T2RAG_OPTIONS = ("propositions", "decomposer", "resolver", "granularity", "without_passages")
+# Passages a search and most searches, where they are not RAS's.
+_OWN_DEFAULTS = {
+    T2RAG: (T2RagSettings.top_k, T2RagSettings.max_rounds),
+    **dict.fromkeys(MULTI_ROUND_BASELINES, (PassageSettings.top_k, PassageSettings.max_rounds)),
+}
 
 
 @dataclass(frozen=True)
 class LoopOptions:
     """What a command line says about a loop; see `add_loop_arguments`.
 
-    `ras` None means the untrained backbone, prompted by its chat template.
+    `ras` None means the untrained backbone, prompted by its chat template; so do `decomposer` and
+    `resolver`.
     """
 
     loop: str = "ras"
@@ -37,11 +59,21 @@ class LoopOptions:
     kb: Path | None = None
     selected: int = TriRagSettings.selected
     evidence_budget: int = TriRagSettings.budget
+    propositions: Path | None = None
+    decomposer: Path | None = None
+    resolver: Path | None = None
+    granularity: str = GRANULARITIES[0]
+    without_passages: bool = False
     top_k: int = RasSettings.top_k
     max_rounds: int = RasSettings.max_rounds
     max_triples: int = RasSettings.max_triples
     max_answer_tokens: int = 100
     engine: EngineOptions = field(default_factory=EngineOptions)
+
+    @property
+    def uses_ras(self) -> bool:
+        """Whether a RAS component takes part."""
+        return self.ras is not None and self.loop not in LOOPS_WITHOUT_RAS
 
 
 def add_loop_arguments(parser: ArgumentParser) -> None:
@@ -50,7 +82,7 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
     add("--loop", choices=LOOPS, help="which loop answers (default: %(default)s)")
     add(
         "--ras",
-        type=_checkpoint,
+        type=checkpoint_or_none,
         metavar="CHECKPOINT",
         help="RAS component folder, or 'none' for the untrained backbone (default: the shipped)",
     )
@@ -85,24 +117,64 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
     add(
         "--top-k",
         type=positive_int,
-        help="passages a subquery; conditions a query, tri_rag (default: %(default)s)",
+        help="passages a subquery; conditions a query, tri_rag; passages a round, t2rag "
+        f"(default: {RasSettings.top_k}; {T2RagSettings.top_k} for {', '.join(_OWN_DEFAULTS)})",
     )
-    add("--max-rounds", type=positive_int, help="retrievals a question (default: %(default)s)")
+    add(
+        "--max-rounds",
+        type=positive_int,
+        help=f"retrievals a question (default: {RasSettings.max_rounds}; "
+        f"{T2RagSettings.max_rounds} for {', '.join(_OWN_DEFAULTS)})",
+    )
     add("--max-triples", type=positive_int, help="triples kept a round (default: %(default)s)")
     add(
         "--max-answer-tokens",
         type=positive_int,
         help="100 for short answers, 300 for long ones (default: %(default)s)",
     )
-    parser.set_defaults(**{f.name: f.default for f in fields(LoopOptions) if f.name != ENGINE})
+    _add_t2rag_arguments(parser)
+    defaults = {f.name: f.default for f in fields(LoopOptions) if f.name != ENGINE}
+    parser.set_defaults(**{**defaults, "top_k": None, "max_rounds": None})
     add_engine_arguments(parser)
+
+
+def _add_t2rag_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group(T2RAG).add_argument
+    add("--propositions", type=Path, metavar="DIR", help="index of build_propositions.py")
+    add(
+        "--decomposer",
+        type=checkpoint_or_none,
+        metavar="CHECKPOINT",
+        help="helper of the task decompose, or 'none' to prompt the backbone (default: none)",
+    )
+    add(
+        "--resolver",
+        type=checkpoint_or_none,
+        metavar="CHECKPOINT",
+        help="helper of the task resolve, or 'none' to prompt the backbone (default: none)",
+    )
+    add(
+        "--granularity",
+        choices=GRANULARITIES,
+        help="what is searched; passages, by --retriever, are an ablation (default: %(default)s)",
+    )
+    add(
+        "--without-passages",
+        action="store_true",
+        help="resolve from propositions alone, an ablation",
+    )
 
 
 def options_from(arguments: Namespace) -> LoopOptions:
     """The loop's options out of a parsed command line."""
     own = {f.name: getattr(arguments, f.name) for f in fields(LoopOptions) if f.name != ENGINE}
+    ras = (RasSettings.top_k, RasSettings.max_rounds)
+    top_k, max_rounds = _OWN_DEFAULTS.get(arguments.loop, ras)
+    own["top_k"] = own["top_k"] or top_k
+    own["max_rounds"] = own["max_rounds"] or max_rounds
     return LoopOptions(**own, engine=engine_options_from(arguments))
 
 
-def _checkpoint(text: str) -> Path | None:
+def checkpoint_or_none(text: str) -> Path | None:
+    """An argparse type for a folder, or 'none'."""
     return None if text == "none" else Path(text)

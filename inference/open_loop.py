@@ -1,6 +1,6 @@
 """A loop by its name, with everything it needs: the one place where the parts meet."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,20 +15,36 @@ from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
 from inference.extraction import HELD, TripleExtractor, held_to
 from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError
-from inference.loop_options import LOOPS_OVER_TRIPLES, LoopOptions
+from inference.loop_options import (
+    LOOPS_OVER_TRIPLES,
+    MULTI_ROUND_BASELINES,
+    T2RAG,
+    LoopOptions,
+)
 from inference.loops.graph_reader import GraphReader, chat_input
+from inference.loops.ircot import IrcotLoop
 from inference.loops.loop import Loop
 from inference.loops.no_retrieval import NoRetrievalLoop
+from inference.loops.passage_steps import PassageSettings, PassageSteps
 from inference.loops.ras import RasLoop, RasSettings
 from inference.loops.ras_static import StaticRasLoop
+from inference.loops.react import ReactLoop
+from inference.loops.self_ask import SelfAskLoop
 from inference.loops.single_shot import SingleShotLoop
 from inference.loops.tri_rag import TriRagLoop, TriRagSettings
+from inference.open_t2rag import build_t2rag, open_helpers
 from inference.retrieval.open_retriever import build_retriever
 from inference.retrieval.passages import Passage
 from inference.triple_cache import TripleCache
 from models.backbone import cache_folder
 from models.formats.grammars import triples_regex
 from models.sentence_encoder import load_sentence_encoder
+
+BASELINES: dict[str, Callable[[PassageSteps], Loop]] = {
+    "ircot": IrcotLoop,
+    "react": ReactLoop,
+    "self_ask": SelfAskLoop,
+}
 
 
 @dataclass
@@ -61,12 +77,13 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
     """Load what the named loop needs and no more.
 
     Raises CheckpointError for a folder that is no component or belongs to another backbone,
-    EmptyCorpusError, IndexMismatchError, KnowledgeBaseError.
+    EmptyCorpusError, IndexMismatchError, KnowledgeBaseError, PropositionIndexError.
     """
-    uses_ras = options.ras is not None and options.loop != "single"
-    ras = Component.open(str(options.ras), "ras") if uses_ras else None
+    ras = Component.open(str(options.ras), "ras") if options.uses_ras else None
     t2t = Component.open(options.t2t, "t2t") if options.loop in LOOPS_OVER_TRIPLES else None
+    helpers = open_helpers(options)
     components = {name: c for name, c in ((RAS_ADAPTER, ras), (T2T_ADAPTER, t2t)) if c}
+    components.update(helpers)
     backbone = next((c.backbone for c in components.values()), options.backbone)
     engine = build_engine(
         options.engine,
@@ -82,7 +99,10 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
     extractor = None
     if t2t:
         extractor = open_extractor(engine, t2t, options.cache, options.engine.constrain)
-    loop = _build(options, engine, reader, extractor, corpus)
+    if options.loop == T2RAG:
+        loop: Loop = build_t2rag(options, engine, reader if ras else None, helpers, corpus)
+    else:
+        loop = _build(options, engine, reader, extractor, corpus)
     return OpenLoop(loop, engine, extractor.cache if extractor else None)
 
 
@@ -105,6 +125,11 @@ def _build(
     )
     if options.loop == "single":
         return SingleShotLoop(engine, retriever, options.top_k)
+    if options.loop in MULTI_ROUND_BASELINES:
+        limits = PassageSettings(
+            options.top_k, options.max_rounds, max_answer_tokens=options.max_answer_tokens
+        )
+        return BASELINES[options.loop](PassageSteps(engine, retriever, limits))
     assert extractor is not None
     settings = RasSettings(
         options.top_k, options.max_rounds, options.max_triples, options.loop == "ras"

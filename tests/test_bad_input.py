@@ -198,7 +198,7 @@ def test_options_out_of_range_and_unknown_names_are_refused(
     questions: Path, corpus: Path, tmp_path: Path, fails: Fails
 ) -> None:
     evaluate = (inference.evaluate.main, "--dataset", questions, "--out", tmp_path / "o")
-    assert "ras_no_planning" in fails(*evaluate, "--corpus", corpus, "--loop", "react")
+    assert "ras_no_planning" in fails(*evaluate, "--corpus", corpus, "--loop", "raptor")
     for option in ("--concurrency", "--limit", "--top-k", "--max-rounds", "--max-answer-tokens"):
         said = fails(*evaluate, "--corpus", corpus, option, "0")
         assert f"argument {option}: '0': give a whole number of 1 or more" in said

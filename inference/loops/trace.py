@@ -48,13 +48,15 @@ class Bill:
 class TraceStep:
     """One round: what was asked, which passages came, which triples were kept of them.
 
-    `decision` is what the planner wrote next; empty where no planner was asked.
+    `decision` is what the planner wrote next; empty where no planner was asked. `propositions` are
+    the facts that a search of facts found, best first.
     """
 
     subquery: str
     passages: list[Passage] = field(default_factory=list)
     triples: list[Triple] = field(default_factory=list)
     decision: str = ""
+    propositions: list[Triple] = field(default_factory=list)
 
 
 @dataclass
@@ -95,9 +97,11 @@ def _triple_json(triple: Triple) -> list[str]:
 
 
 def _step_json(step: TraceStep) -> dict[str, Any]:
+    found = [_triple_json(triple) for triple in step.propositions]
     return {
         "subquery": step.subquery,
         "passages": [{"id": passage.id, "title": passage.title} for passage in step.passages],
         "triples": [_triple_json(triple) for triple in step.triples],
         "decision": step.decision,
+        **({"propositions": found} if found else {}),
     }

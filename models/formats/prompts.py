@@ -85,9 +85,13 @@ def answer_prompt(history: History) -> str:
     return f"{ANSWER_INSTRUCTION}\n{format_history(history)}\n"
 
 
-def triples_prompt(text: str) -> str:
-    """The text-to-triples prompt (RAS eq. 4); ends in a line break, the label follows."""
-    return f"{TRIPLES_INSTRUCTION}\nText: {one_line(text)}\nTriples:\n"
+def triples_prompt(text: str, few_shot: bool = False) -> str:
+    """The text-to-triples prompt (RAS eq. 4); ends in a line break, the label follows.
+
+    few_shot: for a model that is prompted and not trained.
+    """
+    instruction = f"{TRIPLES_FEW_SHOT_INSTRUCTION}\n" if few_shot else TRIPLES_INSTRUCTION
+    return f"{instruction}\nText: {one_line(text)}\nTriples:\n"
 
 
 def passage_text(title: str, text: str) -> str:

@@ -1,0 +1,187 @@
+"""A proposition index of a corpus, for the t2rag loop (T²RAG §4.2).
+
+Extracts every document's triples, puts each fact in one line, embeds those lines and keeps which
+documents state them. Run it again with a larger corpus, or with further documents alone: only what
+is new is extracted, embedded and written. An interrupted build goes on where it was.
+"""
+
+import argparse
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from evaluation.report import emit_json, print_table
+from inference.command_line import command, configure_logging, positive_int
+from inference.components import (
+    T2T_ADAPTER,
+    Component,
+    prompted_triples_request,
+    triples_requests,
+)
+from inference.engine_arguments import add_engine_arguments, engine_options_from
+from inference.engines.open_engine import build_engine
+from inference.extraction import HELD, TripleExtractor, chunks, held_to
+from inference.knowledge_base.output_log import DuplicateDocumentError
+from inference.loop_options import LoopOptions, checkpoint_or_none
+from inference.propositions.index import PropositionIndex
+from inference.propositions.parts import Document, PropositionIndexError
+from inference.retrieval.passages import Passage, load_corpus
+from inference.retrieval.question_contexts import documents_of_questions
+from inference.triple_cache import TripleCache, passage_key
+from models.backbone import cache_folder
+from models.formats.grammars import triples_regex
+from models.sentence_encoder import load_sentence_encoder
+
+# A kill loses what was embedded of one part; what was extracted is in the cache.
+DOCUMENTS_PER_PART = 2000
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
+    add(
+        "--t2t",
+        type=checkpoint_or_none,
+        default=LoopOptions.t2t,
+        metavar="CHECKPOINT",
+        help="text-to-triples component folder, or 'none' to prompt the backbone (default: the "
+        "shipped)",
+    )
+    add("--backbone", default=LoopOptions.backbone, help="what is prompted (default: %(default)s)")
+    add("--out", required=True, type=Path, help="folder of the index, new or to add to")
+    add("--encoder", default="minilm", help="sentence encoder of the propositions")
+    add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
+    add("--limit", type=positive_int, help="only the first so many documents")
+    add("--questions", type=Path, help="only documents in the contexts of these questions")
+    add("--question-limit", type=positive_int, help="of the first so many of them")
+    add("--json", action="store_true", help="print the counts as one JSON object")
+    add_engine_arguments(parser)
+    return parser
+
+
+def new_documents(index: PropositionIndex, corpus: Sequence[Passage]) -> list[Passage]:
+    """The passages that the index does not know, each id once.
+
+    Raises DuplicateDocumentError for an id that stands for two texts, there or in the corpus.
+    """
+    keys = dict(index.documents)
+    new = []
+    for passage in corpus:
+        key = passage_key(passage)
+        if passage.id not in keys:
+            keys[passage.id] = key
+            new.append(passage)
+        elif keys[passage.id] != key:
+            raise DuplicateDocumentError(
+                f"document '{passage.id}' is there already with another title or text. Give it an "
+                "id of its own, or build a new index"
+            )
+    return new
+
+
+async def add_to_index(
+    index: PropositionIndex,
+    documents: Sequence[Passage],
+    extractor: TripleExtractor,
+    folder: Path,
+    per_part: int = DOCUMENTS_PER_PART,
+) -> None:
+    """Extract and index documents; every `per_part` of them are on disk before the next begin."""
+    with tqdm(total=len(documents), desc="propositions", unit=" documents") as progress:
+
+        async def extract(passage: Passage) -> Document:
+            [triples] = await extractor.extract([passage])
+            progress.update()
+            return Document(passage.id, passage_key(passage), tuple(triples))
+
+        for chunk in chunks(documents, per_part):
+            extracted = await asyncio.gather(*map(extract, chunk))
+            part = await asyncio.to_thread(index.add, extracted)
+            index.save_part(folder, part, extractor.cache.model)
+
+
+def counts_of(index: PropositionIndex) -> dict[str, int]:
+    """What an index holds."""
+    sources = [len(proposition.sources) for proposition in index.propositions]
+    silent = set(index.documents).difference(*(p.sources for p in index.propositions))
+    return {
+        "documents": len(index.documents),
+        "documents without a triple": len(silent),
+        "propositions": len(sources),
+        "propositions of several documents": sum(count > 1 for count in sources),
+    }
+
+
+async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    started = time.perf_counter()
+    corpus = load_corpus(arguments.corpus)
+    if arguments.questions:
+        corpus = documents_of_questions(corpus, arguments.questions, arguments.question_limit)
+    component = Component.open(arguments.t2t, "t2t") if arguments.t2t else None
+    encoder = load_sentence_encoder(arguments.encoder)
+    model = extractor_name(component, arguments)
+    # Fails on an index of another encoder or extractor before hours of extraction, not after.
+    index = PropositionIndex.load(arguments.out, encoder, model)
+    documents = new_documents(index, corpus[: arguments.limit])
+    if documents:
+        await _extend(index, documents, component, model, arguments)
+    if not index.propositions:
+        raise PropositionIndexError(
+            f"no triple in {len(index.documents)} documents: is the extractor, "
+            f"{arguments.t2t or arguments.backbone}, trained?"
+        )
+    seconds = round(time.perf_counter() - started, 1)
+    return {"added now": len(documents), **counts_of(index), "seconds": seconds}
+
+
+def extractor_name(component: Component | None, arguments: argparse.Namespace) -> str:
+    """What tells the extractor from others, in the index and in the cache."""
+    name = component.fingerprint if component else f"prompted {arguments.backbone}"
+    return name + (HELD if arguments.constrain else "")
+
+
+async def _extend(
+    index: PropositionIndex,
+    documents: Sequence[Passage],
+    component: Component | None,
+    model: str,
+    arguments: argparse.Namespace,
+) -> None:
+    engine = build_engine(
+        engine_options_from(arguments),
+        backbone=component.backbone if component else arguments.backbone,
+        adapters={T2T_ADAPTER: component.folder} if component else {},
+    )
+    make_request = triples_requests(component) if component else prompted_triples_request
+    if arguments.constrain:
+        make_request = held_to(triples_regex(), make_request)
+    cache = TripleCache(arguments.cache or cache_folder() / "triples.sqlite", model)
+    try:
+        extractor = TripleExtractor(engine, make_request, cache)
+        await add_to_index(index, documents, extractor, arguments.out)
+    finally:
+        await engine.close()
+        cache.close()
+
+
+@command
+def main() -> None:
+    """Run the command line."""
+    arguments = _parser().parse_args()
+    configure_logging()
+    counts = asyncio.run(_run(arguments))
+    rows = [[name, value] for name, value in counts.items()]
+    print_table(f"Proposition index in {arguments.out}", ["what", "count"], rows)
+    if arguments.json:
+        emit_json({"out": str(arguments.out), **counts})
+
+
+if __name__ == "__main__":
+    main()

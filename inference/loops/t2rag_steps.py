@@ -1,0 +1,144 @@
+"""How T²RAG's steps reach a model: prompted as in the paper, or by trained helpers
+(T²RAG §4.3, App. F)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference.engines.contract import Engine, Request
+from inference.loops.passage_steps import chat_request
+from inference.loops.trace import Trace
+from inference.propositions.search import Found
+from inference.propositions.table import proposition_text
+from models.formats.claims import claim
+from models.formats.clue_prompts import (
+    ResolutionInput,
+    prompted_decomposition,
+    prompted_resolution,
+)
+from models.formats.clues import parse_clues
+from models.formats.decomposer import decompose_prompt
+from models.formats.prompts import passage_text
+from models.formats.query_triplets import (
+    QueryTriplet,
+    TripletState,
+    parse_query_triplets,
+)
+from models.formats.resolver import parse_resolution, resolve_prompt
+
+MAX_DECOMPOSITION_TOKENS = 512
+MAX_RESOLUTION_TOKENS = 512
+MakeRequest = Callable[[str], Request]
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """A question between two rounds: its triplets, and what the last retrieval found."""
+
+    question: str
+    triplets: Sequence[QueryTriplet]
+    found: Found
+
+    def in_state(self, state: TripletState) -> list[QueryTriplet]:
+        """The triplets in this state."""
+        return [triplet for triplet in self.triplets if triplet.state is state]
+
+
+class Resolver(Protocol):
+    """Fills open triplets from what was retrieved."""
+
+    async def resolve(self, state: OpenQuestion, trace: Trace) -> list[QueryTriplet]:
+        """Clues, filled in part or whole, in any order; may be none, or about anything.
+
+        The step that the trace holds last gets the model's text as its decision.
+        """
+        ...
+
+
+class Decomposer:
+    """Turns a question into query triplets with one call."""
+
+    def __init__(self, engine: Engine, make_request: MakeRequest | None = None) -> None:
+        """make_request: of a trained helper; None prompts the backbone."""
+        self.engine = engine
+        self.make_request = make_request
+
+    async def decompose(self, question: str, trace: Trace) -> list[QueryTriplet]:
+        """The question's triplets, each once; none where the model wrote none."""
+        if self.make_request is not None:
+            request = self.make_request(decompose_prompt(question))
+        else:
+            request = chat_request(prompted_decomposition(question), MAX_DECOMPOSITION_TOKENS)
+        with trace.bill.stage("decompose"):
+            [completion] = await self.engine.generate([request])
+        trace.bill.charge([completion])
+        parsed = parse_query_triplets(completion.text)
+        if parsed.malformed:
+            trace.notes.append(f"decomposition: {parsed.malformed} lines are no triplet")
+        return list(dict.fromkeys(parsed.triplets))
+
+
+class PromptedResolver:
+    """Resolves all clues of a round in one call (App. F, Triples Resolving)."""
+
+    def __init__(self, engine: Engine, show_passages: bool = True) -> None:
+        self.engine = engine
+        self.show_passages = show_passages
+
+    async def resolve(self, state: OpenQuestion, trace: Trace) -> list[QueryTriplet]:
+        """What the model wrote, whole clues alone; the others are noted."""
+        given = ResolutionInput(
+            state.question,
+            state.in_state(TripletState.SEARCHABLE),
+            state.in_state(TripletState.FUZZY),
+            state.in_state(TripletState.RESOLVED),
+            [proposition_text(fact) for fact in state.found.facts],
+            _texts(state.found) if self.show_passages else [],
+        )
+        request = chat_request(prompted_resolution(given), MAX_RESOLUTION_TOKENS)
+        with trace.bill.stage("resolve"):
+            [completion] = await self.engine.generate([request])
+        trace.bill.charge([completion])
+        trace.steps[-1].decision = completion.text
+        parsed = parse_clues(completion.text)
+        if parsed.malformed:
+            trace.notes.append(
+                f"round {len(trace.steps)}: {parsed.malformed} pieces of the resolution are no clue"
+            )
+        return parsed.triplets
+
+
+class HelperResolver:
+    """Resolves each searchable triplet with a call of its own to a trained helper."""
+
+    def __init__(
+        self, engine: Engine, make_request: MakeRequest, show_passages: bool = True
+    ) -> None:
+        """show_passages: False shows the propositions in their place, as sentences."""
+        self.engine = engine
+        self.make_request = make_request
+        self.show_passages = show_passages
+
+    async def resolve(self, state: OpenQuestion, trace: Trace) -> list[QueryTriplet]:
+        """The triplets that the helper filled; all calls are made at once.
+
+        Fuzzy ones, which it was not trained on, are asked where nothing is searchable.
+        """
+        searchable = state.in_state(TripletState.SEARCHABLE)
+        asked = searchable or state.in_state(TripletState.FUZZY)
+        found = state.found
+        shown = _texts(found) if self.show_passages else [claim(fact) for fact in found.facts]
+        requests = [self.make_request(resolve_prompt(triplet, shown)) for triplet in asked]
+        with trace.bill.stage("resolve"):
+            completions = await self.engine.generate(requests)
+        trace.bill.charge(completions)
+        trace.steps[-1].decision = "\n".join(completion.text for completion in completions)
+        filled = [
+            parse_resolution(completion.text, triplet)
+            for triplet, completion in zip(asked, completions, strict=True)
+        ]
+        return [triplet for triplet in filled if triplet is not None]
+
+
+def _texts(found: Found) -> list[str]:
+    return [passage_text(passage.title, passage.text) for passage in found.passages]
