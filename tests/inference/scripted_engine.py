@@ -1,5 +1,9 @@
-"""An engine that answers from a function, so that a loop's control flow is tested exactly."""
+"""An engine that answers from a function, so that a loop's control flow is tested exactly.
 
+`WorldModel` in world_model.py is such a function that answers every kind of request.
+"""
+
+import asyncio
 from collections.abc import Callable, Sequence
 
 from inference.engines.contract import Completion, Health, Request, Sampling
@@ -12,22 +16,52 @@ from models.formats.records import Task
 Script = Callable[[Request], str]
 
 
-class ScriptedEngine:
-    """Answers each request with `script(request)`; counts words as tokens."""
+def prompt_text(request: Request, decode: Callable[[list[int]], str] | None = None) -> str:
+    """What a request asks, as text: its prompt, its messages one after the other, or its ids.
 
-    def __init__(self, script: Script) -> None:
+    decode: turns ids into text; needed for requests that are ids.
+    """
+    if request.messages is not None:
+        return "\n\n".join(message["content"] for message in request.messages)
+    if request.input_ids is not None and decode is not None:
+        return decode(list(request.input_ids))
+    return request.prompt or ""
+
+
+class ScriptedEngine:
+    """Answers each request with `script(request)`; counts words as tokens.
+
+    requests: all that came, in order. most_at_once: how many requests waited at the same time. As
+    an engine promises, a text ends before the first of the request's stop strings.
+    """
+
+    def __init__(self, script: Script, gives_way: bool = False) -> None:
+        """gives_way: lets other coroutines bring their requests first, as a busy engine does."""
         self.script = script
+        self.gives_way = gives_way
         self.requests: list[Request] = []
+        self.most_at_once = 0
+        self._waiting = 0
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """One completion a request; an exception of the script passes through."""
         self.requests += requests
-        return [self._complete(request) for request in requests]
+        self._waiting += len(requests)
+        self.most_at_once = max(self.most_at_once, self._waiting)
+        try:
+            completions = [self._complete(request) for request in requests]
+            if self.gives_way:
+                await asyncio.sleep(0)
+            return completions
+        finally:
+            self._waiting -= len(requests)
 
     def _complete(self, request: Request) -> Completion:
         text = self.script(request)
-        words = len(text.split())
-        return Completion(text, (), self.count_tokens(request.prompt or ""), words, "stop")
+        for stop in request.sampling.stop:
+            text = text.split(stop)[0]
+        read = self.count_tokens(prompt_text(request)) or len(request.input_ids or ())
+        return Completion(text, (), read, len(text.split()), "stop")
 
     async def health(self) -> Health:
         """Always well."""

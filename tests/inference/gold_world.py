@@ -1,0 +1,162 @@
+"""A synthetic world as a perfect model knows it: its facts, its questions, and how text tells
+them."""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_gen.build_world import build_world
+from data_gen.query_steps import NoQueryTripletsError, QueryStep, query_steps
+from data_gen.splits import SPLITS
+from data_gen.topic_samples import TOPICS
+from data_gen.world.population import build_population
+from inference.retrieval.passages import Passage, load_corpus
+from models.formats.claims import claim
+from models.formats.history import one_line
+from models.formats.query_triplets import QueryTriplet, is_placeholder, parse_query_triplets
+from models.formats.records import DecompositionStep, QuestionRecord, TriplesSample, read_records
+from models.formats.topic_selector import Topic
+from models.formats.triples import Triple, parse_triples
+from tests.data_gen.world_solver import Solver
+
+# "Passage:", "[1]", "2.", "Resolved clue 3:" or a bullet before what a line tells.
+_LABEL = re.compile(r"\s*(?:[-*•]|[\[(]?\d+[\]).:]+|[A-Z][A-Za-z -]{0,30}\d*:)\s+")
+
+
+@dataclass(frozen=True)
+class GoldWorld:
+    """What `load_world` reads.
+
+    facts: gold triples by the text of their passage, as `passage_text` writes it. asked: records by
+    question, those of the sub-questions too. told: facts by each line that tells them. topics: of
+    every entity.
+    """
+
+    passages: list[Passage]
+    questions: list[QuestionRecord]
+    facts: dict[str, list[Triple]]
+    asked: dict[str, QuestionRecord]
+    told: dict[str, list[Triple]]
+    topics: dict[str, Topic]
+
+    @property
+    def triples(self) -> list[Triple]:
+        """All facts, each once."""
+        return list(dict.fromkeys(fact for facts in self.facts.values() for fact in facts))
+
+    def stated(self, text: str) -> list[Triple]:
+        """The facts that a text states, in its order, each once.
+
+        Read are passages, propositions and claims that stand on a line of their own, with or
+        without a label, triples `(S> …| P> …| O> …)` anywhere, and resolved `s | p | o` lines. A
+        triple that the world does not hold counts as stated too: a model believes what it reads.
+        """
+        found = dict.fromkeys(parse_triples(text).triples)
+        for line in text.splitlines():
+            found.update(dict.fromkeys(self._line(line)))
+        return list(found)
+
+    def _line(self, line: str) -> Sequence[Triple]:
+        for _ in range(3):
+            if facts := self.told.get(one_line(line)):
+                return facts
+            rest = _LABEL.sub("", line, count=1) if _LABEL.match(line) else line
+            if rest == line:
+                break
+            line = rest
+        if "S>" in line:
+            return []
+        read = parse_query_triplets(line).triplets
+        return [Triple(*triplet.fields) for triplet in read if not triplet.placeholders]
+
+
+def make_world(folder: Path, questions: int = 120, seed: int = 5) -> GoldWorld:
+    """Build a world into `folder` and read it."""
+    build_world(questions, seed, folder, progress=False)
+    return load_world(folder)
+
+
+def load_world(folder: Path) -> GoldWorld:
+    """Read a folder that build_world.py wrote."""
+    samples = list(read_records(folder / "triples.jsonl", TriplesSample))
+    questions = [
+        record
+        for split in SPLITS
+        for record in read_records(folder / f"questions_{split}.jsonl", QuestionRecord)
+    ]
+    passages = load_corpus(folder / "corpus.jsonl")
+    card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    entities = build_population(card["entities"], card["seed"]).entities
+    facts = {sample.text: sample.triples for sample in samples}
+    told = {text: list(triples) for text, triples in facts.items()}
+    for fact in (fact for triples in facts.values() for fact in triples):
+        words = " ".join((fact.subject, fact.predicate, fact.object))
+        told.update({line: [fact] for line in (claim(fact), words)})
+    asked = {one_line(record.question): record for record in questions}
+    for record in questions:
+        for part in _parts(record):
+            asked.setdefault(one_line(part.question), part)
+    topics = {entity.name: TOPICS[entity.kind] for entity in entities}
+    return GoldWorld(passages, questions, facts, asked, told, topics)
+
+
+def _parts(record: QuestionRecord) -> Iterable[QuestionRecord]:
+    """The sub-questions as questions of their own."""
+    steps = record.question_decomposition
+    for step, fact in zip(steps, record.evidences, strict=True):
+        if record.type == "intersection" and step.answer == record.answer:
+            yield _part(step, "intersection", record.evidences, steps)
+        else:
+            yield _part(step, "single", [fact], [step])
+
+
+def _part(
+    asked: DecompositionStep, kind: str, facts: list[Triple], steps: list[DecompositionStep]
+) -> QuestionRecord:
+    return QuestionRecord(
+        "part", asked.question, asked.answer,
+        type=kind, evidences=facts, question_decomposition=steps,
+    )  # fmt: skip
+
+
+def steps_of(record: QuestionRecord) -> list[QueryStep]:
+    """The steps of a question in solving order; none for one that needs no fact."""
+    try:
+        return query_steps(record, {})
+    except NoQueryTripletsError:
+        return []
+
+
+def answer_from(record: QuestionRecord, facts: Iterable[Triple]) -> str | None:
+    """The answer that the facts allow; None where they allow none or several."""
+    try:
+        found = Solver(facts).answers(record)
+    except (ValueError, AssertionError):  # a side of a comparison that the facts do not tell
+        return None
+    return found.pop() if len(found) == 1 else None
+
+
+def fits(clue: QueryTriplet, fact: Triple) -> bool:
+    """Whether a fact says something about a clue: its known fields are the clue's, case aside."""
+    pairs = list(zip(clue.fields, (fact.subject, fact.predicate, fact.object), strict=True))
+    values: dict[str, str] = {}
+    return all(
+        (field == "?" or values.setdefault(field, value) == value)
+        if is_placeholder(field)
+        else field.casefold() == value.casefold()
+        for field, value in pairs
+    )
+
+
+def fill(
+    clue: QueryTriplet, facts: Iterable[Triple], wanted: Collection[Triple] = ()
+) -> QueryTriplet | None:
+    """The clue with what a fact says in the place of its placeholders; None where none fits.
+
+    wanted: a fact among these comes before the others.
+    """
+    fitting = [fact for fact in facts if fits(clue, fact)]
+    chosen = next((fact for fact in fitting if fact in wanted), next(iter(fitting), None))
+    return QueryTriplet(chosen.subject, chosen.predicate, chosen.object) if chosen else None

@@ -1,0 +1,194 @@
+"""A model that answers every kind of request from a world's gold facts, with errors on demand.
+
+It is a script for `ScriptedEngine` and a pure function of the prompt, whatever the order in which
+requests come. It reads the prompt as text: `prompt`, the messages' contents, or ids by `decode`.
+
+**How a request is recognised.** The planner and the answerer by their instruction, which opens the
+prompt. Every other kind by the prompt's last line, which is what its format in models/formats/ ends
+with: `Triples:` (text to triples), `Triplets:` (decomposition, or condition triplets where the last
+labelled line is a `Text:`), `Filled:` (resolution), `Missing:` (gap judge), `Topic:`, `Sub-query:`.
+A prompt for a model that was not trained is an instruction, with examples if any, and then the
+same lines; the last line of a label is the one that counts, so examples do no harm. What ends
+otherwise is a question to be answered. A loop with a request of its own adds its last line:
+`model.by_last_line["Next thought:"] = write`, where `write(prompt)` gives the text.
+
+**How it is answered.** A perfect reader says no more than the prompt tells. The facts it may use
+are `GoldWorld.stated(prompt)`: those of the passages, propositions, claims and triples in it, false
+ones too. The question, given by its `Question:` line, only tells which steps it takes (`steps_of`).
+Where the facts do not do, it says what the format has for it ("nothing"), or "unknown".
+
+**Errors.** A share `error_rate` of the outputs, drawn by the prompt and `seed`, is wrong (a false
+name, the opposite word) or malformed (empty, cut, prose, run-on), see output_errors.py.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from inference.engines.contract import Request
+from models.formats.claims import anchor, claim
+from models.formats.conditions import ConditionTriplet, format_conditions
+from models.formats.gap_judge import format_gap
+from models.formats.history import one_line
+from models.formats.plan import Plan, PlanAction, format_plan
+from models.formats.prompts import ANSWER_INSTRUCTION, PLAN_INSTRUCTION
+from models.formats.query_triplets import (
+    QueryTriplet,
+    bind,
+    format_query_triplets,
+    parse_query_triplets,
+)
+from models.formats.records import QuestionRecord
+from models.formats.resolver import NOTHING, format_resolution
+from models.formats.topic_selector import Topic, format_topic
+from models.formats.triples import Triple, format_triples
+from tests.inference.gold_world import GoldWorld, answer_from, fill, steps_of
+from tests.inference.output_errors import Spoiler
+from tests.inference.scripted_engine import prompt_text
+
+UNKNOWN = "unknown"
+Writer = Callable[[str], str]
+
+
+class WorldModel:
+    """The perfect model of a world, or one that errs at a chosen rate."""
+
+    def __init__(
+        self,
+        world: GoldWorld,
+        error_rate: float = 0.0,
+        seed: int = 0,
+        only: Collection[str] | None = None,
+        decode: Callable[[list[int]], str] | None = None,
+    ) -> None:
+        """error_rate: share of outputs that are spoiled. only: kinds of request that errors are
+        confined to, as they stand in `asked`; None is all. decode: for requests that are ids.
+        """
+        self.world = world
+        self.error_rate = error_rate
+        self.seed = seed
+        self.only = only
+        self.decode = decode
+        self.spoiler = Spoiler([name for t in world.triples for name in (t.subject, t.object)])
+        self.asked: Counter[str] = Counter()
+        self.spoiled: Counter[str] = Counter()
+        self.by_last_line: dict[str, Writer] = {
+            "Triples:": self.triples,
+            "Triplets:": self.decompose,
+            "Filled:": self.resolve,
+            "Missing:": self.judge_gap,
+            "Topic:": self.topic,
+            "Sub-query:": self.subquery,
+        }
+
+    def __call__(self, request: Request) -> str:
+        """The output for a request."""
+        prompt = prompt_text(request, self.decode)
+        write = self.writer(prompt)
+        kind = write.__name__
+        self.asked[kind] += 1
+        draw = random.Random(f"{self.seed}/{prompt}")
+        errs = draw.random() < self.error_rate and (self.only is None or kind in self.only)
+        self.spoiled[kind] += errs
+        return self.spoiler.spoil(write(prompt), draw) if errs else write(prompt)
+
+    def writer(self, prompt: str) -> Writer:
+        """What answers this prompt; its name is the request's kind."""
+        if prompt.startswith(PLAN_INSTRUCTION):
+            return self.plan
+        if prompt.startswith(ANSWER_INSTRUCTION):
+            return self.answer
+        last = prompt.rstrip().rpartition("\n")[2]
+        if last == "Triplets:" and last_label(prompt, ("Question", "Text")) == "Text":
+            return self.conditions
+        return self.by_last_line.get(last, self.answer)
+
+    def plan(self, prompt: str) -> str:
+        """The sub-question of the first fact that is not known yet (RAS eq. 2)."""
+        record = self.record(prompt)
+        if record is None or not record.evidences:
+            return PlanAction.NO_RETRIEVAL
+        facts = self.world.stated(prompt)
+        parts = zip(record.evidences, record.question_decomposition, strict=True)
+        asked = [part.question for fact, part in parts if fact not in facts]
+        return format_plan(
+            Plan(PlanAction.SUBQ, asked[0]) if asked else Plan(PlanAction.SUFFICIENT)
+        )
+
+    def answer(self, prompt: str) -> str:
+        """The answer that follows from the facts in the prompt."""
+        record = self.record(prompt)
+        return (record and answer_from(record, self.world.stated(prompt))) or UNKNOWN
+
+    def triples(self, prompt: str) -> str:
+        """The gold triples of the text."""
+        return format_triples(self.world.facts.get(value_of(prompt, "Text"), []))
+
+    def conditions(self, prompt: str) -> str:
+        """The gold triples of the text as condition triplets, without proofs."""
+        facts = self.world.facts.get(value_of(prompt, "Text"), [])
+        return format_conditions(
+            [ConditionTriplet(anchor(f.subject, f.predicate), "", claim(f)) for f in facts]
+        )
+
+    def decompose(self, prompt: str) -> str:
+        """The question's query triplets; a word without any where it needs none."""
+        record = self.record(prompt)
+        steps = steps_of(record) if record else []
+        return format_query_triplets([step.open for step in steps]) or NOTHING
+
+    def resolve(self, prompt: str) -> str:
+        """The open triplet as the context fills it."""
+        [clue] = parse_query_triplets(value_of(prompt, "Open")).triplets
+        return format_resolution(fill(clue, self.world.stated(prompt)))
+
+    def judge_gap(self, prompt: str) -> str:
+        """The facts that are missing beside those that the prompt tells."""
+        record = self.record(prompt)
+        return format_gap(missing(record, self.world.stated(prompt)) if record else [])
+
+    def topic(self, prompt: str) -> str:
+        """The topic of the entity's kind; values such as dates are measures."""
+        topic = self.world.topics.get(value_of(prompt, "Entity"), Topic("Measures", "Value"))
+        return format_topic(topic)
+
+    def subquery(self, prompt: str) -> str:
+        """The sub-question that the document answers and that was not asked before."""
+        question = value_of(prompt, "Question")
+        record = self.world.asked.get(question)
+        told = self.world.facts.get(value_of(prompt, "Document"), [])
+        earlier = {line.removeprefix("Asked: ") for line in prompt.splitlines()}
+        if record is None:
+            return question
+        parts = zip(record.evidences, record.question_decomposition, strict=True)
+        asked = [p.question for fact, p in parts if fact in told and p.question not in earlier]
+        return asked[0] if asked else question
+
+    def record(self, prompt: str) -> QuestionRecord | None:
+        """The record of the question that the prompt asks last; None for one it never heard."""
+        return self.world.asked.get(value_of(prompt, "Question"))
+
+
+def missing(record: QuestionRecord, facts: Collection[Triple]) -> list[QueryTriplet]:
+    """A question's open triplets that no fact resolves, with what the others found filled in."""
+    steps = steps_of(record)
+    known = [step for step in steps if fill(step.found, facts) is not None]
+    values = {
+        name: value
+        for step in known
+        for name, value in zip(step.open.fields, step.found.fields, strict=True)
+        if name.startswith("?") and name != "?"
+    }
+    return bind([step.open for step in steps if step not in known], values)
+
+
+def value_of(prompt: str, label: str) -> str:
+    """What the last line with this label says, on one line; '' where there is none."""
+    lines = [line for line in prompt.splitlines() if line.startswith(f"{label}:")]
+    return one_line(lines[-1].partition(":")[2]) if lines else ""
+
+
+def last_label(prompt: str, labels: Collection[str]) -> str:
+    """Which of the labels stands last."""
+    starts = (line.partition(":")[0] for line in reversed(prompt.splitlines()))
+    return next((start for start in starts if start in labels), "")
