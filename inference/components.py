@@ -12,12 +12,16 @@ from inference.extraction import RequestMaker
 from inference.loops.graph_reader import InputMaker, ReaderInput
 from inference.retrieval.passages import Passage
 from models.backbone import load_tokenizer
-from models.checkpoint import component_fingerprint, read_component_config
+from models.checkpoint import (
+    NotACheckpointError,
+    component_fingerprint,
+    read_component_config,
+)
 from models.condition_extractor_config import ConditionExtractorConfig
 from models.condition_processor import ConditionProcessor
 from models.formats.history import History
 from models.formats.prompts import passage_text
-from models.formats.records import Task
+from models.formats.records import HelperTask, Task
 from models.instruction_tuned import InstructionTunedConfig
 from models.passage_processor import PassageProcessor
 from models.ras_processor import RasProcessor
@@ -55,6 +59,20 @@ class Component:
     def backbone(self) -> str:
         """Name of the backbone that the component was trained on."""
         return str(self.config["backbone"])
+
+
+def open_helper(folder: Path, task: HelperTask) -> Component:
+    """Read the folder of a helper that was trained for `task`.
+
+    Raises CheckpointError where it is none, or was trained for another task.
+    """
+    component = Component.open(folder, "helper")
+    if component.config["task"] != task:
+        raise NotACheckpointError(
+            f"{folder} is a helper for the task '{component.config['task']}', and '{task}' is "
+            "needed here. Give the folder of a helper that was trained for it."
+        )
+    return component
 
 
 def triples_requests(component: Component) -> RequestMaker:
