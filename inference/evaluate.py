@@ -23,6 +23,8 @@ from inference.gold import GoldPassages, mean_by_type
 from inference.loop_options import (
     LOOPS_OVER_CORPUS,
     LOOPS_OVER_TRIPLES,
+    TH_RAG,
+    TH_RAG_OPTIONS,
     LoopOptions,
     add_loop_arguments,
     options_from,
@@ -107,7 +109,11 @@ def settings_of(options: LoopOptions, dataset: Path) -> dict[str, Any]:
     for name, is_used in used.items():
         folder = settings[name]
         settings[name] = component_fingerprint(folder) if folder and is_used else None
-    settings["kb"] = str(options.kb) if options.kb else None
+    for name in ("kb", "hierarchy"):
+        settings[name] = str(settings[name]) if settings[name] else None
+    # Other loops' evaluations that were begun before there were these options can go on.
+    for name in () if options.loop == TH_RAG else TH_RAG_OPTIONS:
+        del settings[name]
     return settings
 
 
@@ -145,7 +151,9 @@ def main() -> None:
         parser.error(f"{arguments.dataset} holds no question")
     # Fails now, and not after the last question, where nothing can be written.
     log = EvaluationLog(arguments.out, settings_of(options, arguments.dataset), arguments.resume)
-    corpus = load_corpus(arguments.corpus) if options.loop in LOOPS_OVER_CORPUS else []
+    # A hierarchy holds its documents; a corpus tells which of them support an answer.
+    reads = options.loop in LOOPS_OVER_CORPUS or (options.loop == TH_RAG and arguments.corpus)
+    corpus = load_corpus(arguments.corpus) if reads else []
     start = time.perf_counter()
     asyncio.run(_answer_all(options, records, corpus, arguments.concurrency, log))
     rows = [log.rows[record.id] for record in records]

@@ -9,13 +9,24 @@ from inference.components import DEFAULT_CHECKPOINTS, RAS_ADAPTER, T2T_ADAPTER
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.options import EngineOptions
 from inference.loops.ras import RasSettings
+from inference.loops.th_rag import TRAVERSALS, ThRagSettings
 from inference.loops.tri_rag import TriRagSettings
 from inference.retrieval.open_retriever import RETRIEVER_KINDS
 
 ENGINE = "engine"
-LOOPS = ("none", "single", "ras", "ras_no_planning", "ras_static", "tri_rag")
+LOOPS = ("none", "single", "ras", "ras_no_planning", "ras_static", "tri_rag", "th_rag")
 LOOPS_OVER_TRIPLES = ("ras", "ras_no_planning", "ras_static")
 LOOPS_OVER_CORPUS = ("single", "ras", "ras_no_planning", "tri_rag")
+TH_RAG = "th_rag"
+TH_RAG_OPTIONS = (
+    "hierarchy",
+    "traversal",
+    "most_topics",
+    "most_subtopics",
+    "sentences",
+    "passages",
+    "link_weight",
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,13 @@ class LoopOptions:
     max_rounds: int = RasSettings.max_rounds
     max_triples: int = RasSettings.max_triples
     max_answer_tokens: int = 100
+    hierarchy: Path | None = None
+    traversal: str = ThRagSettings.traversal
+    most_topics: int = ThRagSettings.topics[1]
+    most_subtopics: int = ThRagSettings.subtopics[1]
+    sentences: int = ThRagSettings.sentences
+    passages: int = ThRagSettings.passages
+    link_weight: float = ThRagSettings.link_weight
     engine: EngineOptions = field(default_factory=EngineOptions)
 
 
@@ -94,8 +112,30 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
         type=positive_int,
         help="100 for short answers, 300 for long ones (default: %(default)s)",
     )
+    _add_th_rag_arguments(parser)
     parser.set_defaults(**{f.name: f.default for f in fields(LoopOptions) if f.name != ENGINE})
     add_engine_arguments(parser)
+
+
+def _add_th_rag_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group(TH_RAG).add_argument
+    add("--hierarchy", type=Path, metavar="DIR", help="hierarchy of build_hierarchy.py")
+    add(
+        "--traversal",
+        choices=TRAVERSALS,
+        help="who chooses topics: the model, the nearest by embedding without a call, or none to "
+        "search all sentences (default: %(default)s)",
+    )
+    add("--most-topics", type=positive_int, help="chosen a question (default: %(default)s)")
+    add("--most-subtopics", type=positive_int, help="chosen a topic (default: %(default)s)")
+    add("--sentences", type=positive_int, help="evidence sentences, K1 (default: %(default)s)")
+    add("--passages", type=positive_int, help="passages around them, K2 (default: %(default)s)")
+    add(
+        "--link-weight",
+        type=float,
+        help="pull of a sentence towards a better one about the same entity, from 0 (the paper's) "
+        "to below 1 (default: %(default)s)",
+    )
 
 
 def options_from(arguments: Namespace) -> LoopOptions:

@@ -15,7 +15,7 @@ from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
 from inference.extraction import HELD, TripleExtractor, held_to
 from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError
-from inference.loop_options import LOOPS_OVER_TRIPLES, LoopOptions
+from inference.loop_options import LOOPS_OVER_TRIPLES, TH_RAG, LoopOptions
 from inference.loops.graph_reader import GraphReader, chat_input
 from inference.loops.loop import Loop
 from inference.loops.no_retrieval import NoRetrievalLoop
@@ -23,6 +23,7 @@ from inference.loops.ras import RasLoop, RasSettings
 from inference.loops.ras_static import StaticRasLoop
 from inference.loops.single_shot import SingleShotLoop
 from inference.loops.tri_rag import TriRagLoop, TriRagSettings
+from inference.open_graph_loops import open_th_rag
 from inference.retrieval.open_retriever import build_retriever
 from inference.retrieval.passages import Passage
 from inference.triple_cache import TripleCache
@@ -100,6 +101,8 @@ def _build(
         return StaticRasLoop(reader, extractor)
     if options.loop == "tri_rag":
         return _tri_rag(options, engine, reader, corpus)
+    if options.loop == TH_RAG:
+        return open_th_rag(options, engine, reader)
     retriever = build_retriever(
         options.retriever, corpus, options.encoder, options.index, options.title_weight
     )
