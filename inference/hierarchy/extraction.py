@@ -79,7 +79,7 @@ class PromptedChunkExtractor:
         extracted.dropped["not a triplet"] += parsed.malformed
         extracted.dropped["cut off at the token limit"] += done.finish_reason == "length"
         given = self.topics.topics(chunk.title, chunk.text, [t.triple for t in parsed.triplets])
-        _ground(chunk, parsed.triplets, given, extracted)
+        ground(chunk, parsed.triplets, given, extracted)
         return extracted
 
 
@@ -110,7 +110,7 @@ class AdapterChunkExtractor:
         extracted.dropped["cut off at the token limit"] += done.finish_reason == "length"
         facts = list(dict.fromkeys(parsed.triples))
         given = self.topics.topics(chunk.title, chunk.text, facts)
-        _ground(chunk, [TopicTriplet(fact) for fact in facts], given, extracted)
+        ground(chunk, [TopicTriplet(fact) for fact in facts], given, extracted)
         if self.topic_request is not None:
             await self._ask_topics(chunk, extracted)
         return extracted
@@ -139,7 +139,7 @@ class AdapterChunkExtractor:
         ]
 
 
-def _ground(
+def ground(
     chunk: Passage,
     triplets: Sequence[TopicTriplet],
     given: dict[str, Topic],

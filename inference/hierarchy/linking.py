@@ -38,6 +38,10 @@ def linked_rows(
     scores: of each row alone, [n]. weight: how far a row is pulled towards the score of the best
     row that it shares an entity with, in [0, 1). rows: those that may be taken; None for all.
     """
+    allowed = np.ones(len(scores), dtype=bool)
+    if rows is not None:
+        allowed[:] = False
+        allowed[rows] = True
     nearest = best_rows(scores, most, rows)
     best = {row: float(scores[row]) for row in nearest}
     waiting = [(-score, row) for row, score in best.items()]
@@ -53,8 +57,7 @@ def linked_rows(
         for entity in entities_of(row) - reached if weight else ():
             reached.add(entity)
             near = rows_of(entity)
-            near = near if rows is None else np.intersect1d(near, rows, assume_unique=True)
-            for other in best_rows(scores, most, near):
+            for other in best_rows(scores, most, near[allowed[near]]):
                 score = float(scores[other])
                 pulled = score + weight * max(0.0, -negative - score)
                 if other not in taken and pulled > best.get(other, -np.inf):
