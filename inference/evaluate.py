@@ -25,6 +25,9 @@ from inference.loop_options import (
     LOOPS_OVER_TRIPLES,
     TH_RAG,
     TH_RAG_OPTIONS,
+    TRIG_NAV,
+    TRIG_NAV_HELPERS,
+    TRIG_NAV_OPTIONS,
     LoopOptions,
     add_loop_arguments,
     options_from,
@@ -106,13 +109,15 @@ def settings_of(options: LoopOptions, dataset: Path) -> dict[str, Any]:
     of_engine = ("kind", "dtype", "constrain")
     settings["engine"] = {name: getattr(options.engine, name) for name in of_engine}
     used = {"ras": options.loop != "single", "t2t": options.loop in LOOPS_OVER_TRIPLES}
+    used |= dict.fromkeys(TRIG_NAV_HELPERS, options.loop == TRIG_NAV)
     for name, is_used in used.items():
         folder = settings[name]
         settings[name] = component_fingerprint(folder) if folder and is_used else None
     for name in ("kb", "hierarchy"):
         settings[name] = str(settings[name]) if settings[name] else None
     # Other loops' evaluations that were begun before there were these options can go on.
-    for name in () if options.loop == TH_RAG else TH_RAG_OPTIONS:
+    others = {TH_RAG: TH_RAG_OPTIONS, TRIG_NAV: TRIG_NAV_OPTIONS}
+    for name in (name for loop, names in others.items() if loop != options.loop for name in names):
         del settings[name]
     return settings
 

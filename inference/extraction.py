@@ -5,16 +5,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from inference.engines.contract import Constraint, Engine, Request
+from inference.engines.contract import Constraint, Engine, Request, Sampling
 from inference.loops.trace import Bill
 from inference.retrieval.passages import Passage
 from inference.triple_cache import TripleCache, passage_key
+from models.formats.prompts import TRIPLES_FEW_SHOT_INSTRUCTION, passage_text
 from models.formats.triples import Triple, parse_triples
 
 RequestMaker = Callable[[Passage], Request]
 ItemT = TypeVar("ItemT")
 # What an extractor that is held to its grammar adds to its fingerprint.
 HELD = "+grammar"
+PROMPTED_TOKENS = 512
 
 
 def chunks(items: Sequence[ItemT], size: int) -> Iterator[Sequence[ItemT]]:
@@ -31,6 +33,16 @@ def held_to(regex: str, make_request: RequestMaker) -> RequestMaker:
         return replace(make_request(passage), constraint=constraint)
 
     return make_held
+
+
+def prompted_triples_request(passage: Passage) -> Request:
+    """A request to a model that was not trained for triples (RAS Fig. 19)."""
+    text = passage_text(passage.title, passage.text)
+    content = f"{TRIPLES_FEW_SHOT_INSTRUCTION}\n\nText: {text}\nTriples:"
+    return Request(
+        messages=({"role": "user", "content": content},),
+        sampling=Sampling(max_new_tokens=PROMPTED_TOKENS),
+    )
 
 
 class TripleExtractor:

@@ -1,6 +1,6 @@
 """What a command line says about a loop, the same for every command that runs one."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -8,15 +8,17 @@ from inference.command_line import positive_int
 from inference.components import DEFAULT_CHECKPOINTS, RAS_ADAPTER, T2T_ADAPTER
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.options import EngineOptions
+from inference.loops.graph_evidence import KNOWLEDGE_USED, EvidenceSettings
 from inference.loops.ras import RasSettings
 from inference.loops.th_rag import TRAVERSALS, ThRagSettings
 from inference.loops.tri_rag import TriRagSettings
+from inference.loops.trig_nav import TrigNavSettings
 from inference.retrieval.open_retriever import RETRIEVER_KINDS
 
 ENGINE = "engine"
-LOOPS = ("none", "single", "ras", "ras_no_planning", "ras_static", "tri_rag", "th_rag")
-LOOPS_OVER_TRIPLES = ("ras", "ras_no_planning", "ras_static")
-LOOPS_OVER_CORPUS = ("single", "ras", "ras_no_planning", "tri_rag")
+LOOPS = ("none", "single", "ras", "ras_no_planning", "ras_static", "tri_rag", "th_rag", "trig_nav")
+LOOPS_OVER_TRIPLES = ("ras", "ras_no_planning", "ras_static", "trig_nav")
+LOOPS_OVER_CORPUS = ("single", "ras", "ras_no_planning", "tri_rag", "trig_nav")
 TH_RAG = "th_rag"
 TH_RAG_OPTIONS = (
     "hierarchy",
@@ -27,18 +29,23 @@ TH_RAG_OPTIONS = (
     "passages",
     "link_weight",
 )
+TRIG_NAV = "trig_nav"
+TRIG_NAV_HELPERS = {"gap_judge": "judge_gap", "decomposer": "decompose", "resolver": "resolve"}
+"""Options of trained helpers, and the tasks that these were trained for."""
+TRIG_NAV_OPTIONS = ("judge", "recall", "knowledge", *TRIG_NAV_HELPERS)
 
 
 @dataclass(frozen=True)
 class LoopOptions:
     """What a command line says about a loop; see `add_loop_arguments`.
 
-    `ras` None means the untrained backbone, prompted by its chat template.
+    `ras` None means the untrained backbone, prompted by its chat template; so do `t2t`,
+    `gap_judge`, `decomposer` and `resolver`.
     """
 
     loop: str = "ras"
     ras: Path | None = DEFAULT_CHECKPOINTS[RAS_ADAPTER]
-    t2t: Path = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
+    t2t: Path | None = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
     backbone: str = "smollm2"
     retriever: str = "hybrid"
     title_weight: int = 5
@@ -59,6 +66,12 @@ class LoopOptions:
     sentences: int = ThRagSettings.sentences
     passages: int = ThRagSettings.passages
     link_weight: float = ThRagSettings.link_weight
+    judge: bool = TrigNavSettings.judge
+    recall: bool = TrigNavSettings.recall
+    knowledge: str = EvidenceSettings.knowledge
+    gap_judge: Path | None = None
+    decomposer: Path | None = None
+    resolver: Path | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
 
 
@@ -74,9 +87,10 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
     )
     add(
         "--t2t",
-        type=Path,
+        type=_checkpoint,
         metavar="CHECKPOINT",
-        help="text-to-triples component folder (default: the shipped)",
+        help="text-to-triples component folder, or 'none' to prompt the backbone (default: the "
+        "shipped)",
     )
     add("--backbone", help="backbone where no checkpoint names one (default: %(default)s)")
     add("--retriever", choices=RETRIEVER_KINDS, help="how to search (default: %(default)s)")
@@ -113,6 +127,7 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
         help="100 for short answers, 300 for long ones (default: %(default)s)",
     )
     _add_th_rag_arguments(parser)
+    _add_trig_nav_arguments(parser)
     parser.set_defaults(**{f.name: f.default for f in fields(LoopOptions) if f.name != ENGINE})
     add_engine_arguments(parser)
 
@@ -136,6 +151,32 @@ def _add_th_rag_arguments(parser: ArgumentParser) -> None:
         help="pull of a sentence towards a better one about the same entity, from 0 (the paper's) "
         "to below 1 (default: %(default)s)",
     )
+
+
+def _add_trig_nav_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group(TRIG_NAV).add_argument
+    add(
+        "--judge",
+        action=BooleanOptionalAction,
+        help="judge what is missing; without, every question is decomposed (default: yes)",
+    )
+    add(
+        "--recall",
+        action=BooleanOptionalAction,
+        help="ask the model first what it knows (default: yes)",
+    )
+    add(
+        "--knowledge",
+        choices=KNOWLEDGE_USED,
+        help="what triples are solved from, graph and text or one of them (default: %(default)s)",
+    )
+    for option, task in TRIG_NAV_HELPERS.items():
+        add(
+            f"--{option.replace('_', '-')}",
+            type=_checkpoint,
+            metavar="CHECKPOINT",
+            help=f"helper of the task {task}, or 'none' to prompt the backbone (default: none)",
+        )
 
 
 def options_from(arguments: Namespace) -> LoopOptions:

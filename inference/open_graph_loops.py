@@ -1,12 +1,21 @@
 """The loops over graphs of topics and of a question's own, with everything that they need."""
 
+from collections.abc import Mapping
+from typing import cast
+
+from inference.components import Component, helper_requests, open_helper
 from inference.engines.contract import Engine
+from inference.extraction import TripleExtractor
 from inference.hierarchy.database import HierarchyError
 from inference.hierarchy.index import HierarchyIndex
-from inference.loop_options import LoopOptions
+from inference.loop_options import TRIG_NAV, TRIG_NAV_HELPERS, LoopOptions
+from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings
 from inference.loops.graph_reader import GraphReader
 from inference.loops.model_steps import ModelSteps
 from inference.loops.th_rag import ThRagLoop, ThRagSettings
+from inference.loops.trig_nav import TrigNavLoop, TrigNavSettings
+from inference.retrieval.passages import Retriever
+from models.formats.records import HelperTask
 from models.sentence_encoder import load_sentence_encoder
 
 
@@ -33,3 +42,42 @@ def open_th_rag(options: LoopOptions, engine: Engine, reader: GraphReader) -> Th
     )
     answers = reader if options.ras is not None else None
     return ThRagLoop(ModelSteps(engine), index, settings, answers)
+
+
+def open_trig_nav_helpers(options: LoopOptions) -> dict[str, Component]:
+    """The trained helpers that the options name, by task; none for another loop.
+
+    Raises CheckpointError for a folder that is none, or for another task.
+    """
+    if options.loop != TRIG_NAV:
+        return {}
+    folders = {task: getattr(options, option) for option, task in TRIG_NAV_HELPERS.items()}
+    return {
+        task: open_helper(folder, cast(HelperTask, task))
+        for task, folder in folders.items()
+        if folder is not None
+    }
+
+
+def open_trig_nav(
+    options: LoopOptions,
+    engine: Engine,
+    reader: GraphReader,
+    extractor: TripleExtractor,
+    retriever: Retriever,
+    helpers: Mapping[str, Component],
+) -> TrigNavLoop:
+    """Trig-Nav over a corpus; `reader` answers where a RAS component is named."""
+    evidence = EvidenceSettings(
+        options.top_k,
+        options.max_triples,
+        options.knowledge,  # type: ignore[arg-type]
+    )
+    encoder = load_sentence_encoder(options.encoder)
+    gatherer = EvidenceGatherer(retriever, extractor, encoder, evidence)
+    settings = TrigNavSettings(
+        options.judge, options.recall, max_answer_tokens=options.max_answer_tokens
+    )
+    steps = ModelSteps(engine, {task: helper_requests(c) for task, c in helpers.items()})
+    answers = reader if options.ras is not None else None
+    return TrigNavLoop(steps, gatherer, settings, answers)

@@ -1,6 +1,6 @@
 """A loop by its name, with everything it needs: the one place where the parts meet."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,15 @@ from inference.components import (
 )
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
-from inference.extraction import HELD, TripleExtractor, held_to
+from inference.extraction import (
+    HELD,
+    RequestMaker,
+    TripleExtractor,
+    held_to,
+    prompted_triples_request,
+)
 from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError
-from inference.loop_options import LOOPS_OVER_TRIPLES, TH_RAG, LoopOptions
+from inference.loop_options import LOOPS_OVER_TRIPLES, TH_RAG, TRIG_NAV, LoopOptions
 from inference.loops.graph_reader import GraphReader, chat_input
 from inference.loops.loop import Loop
 from inference.loops.no_retrieval import NoRetrievalLoop
@@ -23,7 +29,7 @@ from inference.loops.ras import RasLoop, RasSettings
 from inference.loops.ras_static import StaticRasLoop
 from inference.loops.single_shot import SingleShotLoop
 from inference.loops.tri_rag import TriRagLoop, TriRagSettings
-from inference.open_graph_loops import open_th_rag
+from inference.open_graph_loops import open_th_rag, open_trig_nav, open_trig_nav_helpers
 from inference.retrieval.open_retriever import build_retriever
 from inference.retrieval.passages import Passage
 from inference.triple_cache import TripleCache
@@ -48,11 +54,19 @@ class OpenLoop:
 
 
 def open_extractor(
-    engine: Engine, component: Component, cache: Path | None, constrain: bool = False
+    engine: Engine,
+    component: Component | str,
+    cache: Path | None,
+    constrain: bool = False,
 ) -> TripleExtractor:
-    """The text-to-triples model over its persistent cache; `constrain` holds it to its grammar."""
+    """The text-to-triples model, or an untrained one by its name, over its persistent cache;
+    `constrain` holds it to its grammar.
+    """
     path = cache or cache_folder() / "triples.sqlite"
-    make_request, model = triples_requests(component), component.fingerprint
+    make_request: RequestMaker = prompted_triples_request
+    model = f"prompted {component}"
+    if isinstance(component, Component):
+        make_request, model = triples_requests(component), component.fingerprint
     if constrain:
         make_request, model = held_to(triples_regex(), make_request), model + HELD
     return TripleExtractor(engine, make_request, TripleCache(path, model))
@@ -66,8 +80,10 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
     """
     uses_ras = options.ras is not None and options.loop != "single"
     ras = Component.open(str(options.ras), "ras") if uses_ras else None
-    t2t = Component.open(options.t2t, "t2t") if options.loop in LOOPS_OVER_TRIPLES else None
-    components = {name: c for name, c in ((RAS_ADAPTER, ras), (T2T_ADAPTER, t2t)) if c}
+    reads_triples = options.loop in LOOPS_OVER_TRIPLES
+    t2t = Component.open(options.t2t, "t2t") if reads_triples and options.t2t else None
+    helpers = open_trig_nav_helpers(options)
+    components = {name: c for name, c in ((RAS_ADAPTER, ras), (T2T_ADAPTER, t2t)) if c} | helpers
     backbone = next((c.backbone for c in components.values()), options.backbone)
     engine = build_engine(
         options.engine,
@@ -81,9 +97,9 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
         options.engine.constrain,
     )
     extractor = None
-    if t2t:
-        extractor = open_extractor(engine, t2t, options.cache, options.engine.constrain)
-    loop = _build(options, engine, reader, extractor, corpus)
+    if reads_triples:
+        extractor = open_extractor(engine, t2t or backbone, options.cache, options.engine.constrain)
+    loop = _build(options, engine, reader, extractor, corpus, helpers)
     return OpenLoop(loop, engine, extractor.cache if extractor else None)
 
 
@@ -93,6 +109,7 @@ def _build(
     reader: GraphReader,
     extractor: TripleExtractor | None,
     corpus: Sequence[Passage],
+    helpers: Mapping[str, Component],
 ) -> Loop:
     if options.loop == "none":
         return NoRetrievalLoop(reader)
@@ -109,6 +126,8 @@ def _build(
     if options.loop == "single":
         return SingleShotLoop(engine, retriever, options.top_k)
     assert extractor is not None
+    if options.loop == TRIG_NAV:
+        return open_trig_nav(options, engine, reader, extractor, retriever, helpers)
     settings = RasSettings(
         options.top_k, options.max_rounds, options.max_triples, options.loop == "ras"
     )

@@ -23,3 +23,8 @@ def evidence_answer_prompt(question: str, evidence: str, long_form: bool = False
     """Instruction, evidence, question; ends in a line break, the answer follows."""
     instruction = LONG_ANSWER_INSTRUCTION if long_form else SHORT_ANSWER_INSTRUCTION
     return f"{instruction}\n\n{evidence}\n\nQuestion: {one_line(question)}\nAnswer:\n"
+
+
+def is_insufficient(answer: str) -> bool:
+    """Whether an answer is blank or says that the evidence does not tell."""
+    return one_line(answer).rstrip(".").casefold() in ("", INSUFFICIENT.rstrip(".").casefold())

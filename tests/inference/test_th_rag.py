@@ -73,7 +73,7 @@ def loop_over(engine: ScriptedEngine, index: HierarchyIndex, **changes: object) 
 async def test_a_perfect_model_answers_what_its_evidence_tells(
     world: GoldWorld, writers: TopicWriters, index: HierarchyIndex
 ) -> None:
-    engine = ScriptedEngine(writers.attach(WorldModel(world)))
+    engine = ScriptedEngine(writers.attach(WorldModel(world)), gives_way=True)
     traces = await run_questions(loop_over(engine, index), world.questions, concurrency=60)
     reached = reached_by(world, traces)
     right = [answered(record, trace.answer) for record, trace in reached]
