@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 
 import llguidance.hf
 import torch
@@ -37,8 +37,8 @@ class ConstraintCompiler:
             tokenizer,  # type: ignore[arg-type]
             n_vocab=vocabulary_size,
         )
-        # The same few constraints come with every request.
-        self.check = cache(self._check)
+        # Most requests come with the same few; a choice among a question's topics is its own.
+        self.check = lru_cache(maxsize=1024)(self._check)
 
     def _check(self, constraint: Constraint) -> None:
         """Raise InvalidRequestError for a constraint that is malformed or lets no text through."""
