@@ -69,8 +69,8 @@ async def _answer_all(
     missing = [record for record in records if record.id not in log.rows]
     if not missing:
         return
-    gold = GoldPassages(corpus) if corpus else None
     opened = open_loop(options, corpus)
+    gold = GoldPassages(opened.documents) if opened.documents else None
     done = len(records) - len(missing)
     try:
         with tqdm(
@@ -156,9 +156,7 @@ def main() -> None:
         parser.error(f"{arguments.dataset} holds no question")
     # Fails now, and not after the last question, where nothing can be written.
     log = EvaluationLog(arguments.out, settings_of(options, arguments.dataset), arguments.resume)
-    # A hierarchy holds its documents; a corpus tells which of them support an answer.
-    reads = options.loop in LOOPS_OVER_CORPUS or (options.loop == TH_RAG and arguments.corpus)
-    corpus = load_corpus(arguments.corpus) if reads else []
+    corpus = load_corpus(arguments.corpus) if options.loop in LOOPS_OVER_CORPUS else []
     start = time.perf_counter()
     asyncio.run(_answer_all(options, records, corpus, arguments.concurrency, log))
     rows = [log.rows[record.id] for record in records]

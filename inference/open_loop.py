@@ -28,6 +28,7 @@ from inference.loops.no_retrieval import NoRetrievalLoop
 from inference.loops.ras import RasLoop, RasSettings
 from inference.loops.ras_static import StaticRasLoop
 from inference.loops.single_shot import SingleShotLoop
+from inference.loops.th_rag import ThRagLoop
 from inference.loops.tri_rag import TriRagLoop, TriRagSettings
 from inference.open_graph_loops import open_th_rag, open_trig_nav, open_trig_nav_helpers
 from inference.retrieval.open_retriever import build_retriever
@@ -40,11 +41,15 @@ from models.sentence_encoder import load_sentence_encoder
 
 @dataclass
 class OpenLoop:
-    """A loop with the engine and the cache it runs on; close it when done."""
+    """A loop with the engine and the cache it runs on; close it when done.
+
+    documents: what it searches.
+    """
 
     loop: Loop
     engine: Engine
     cache: TripleCache | None
+    documents: Sequence[Passage] = ()
 
     async def close(self) -> None:
         """Stop the engine and release the cache."""
@@ -100,7 +105,8 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
     if reads_triples:
         extractor = open_extractor(engine, t2t or backbone, options.cache, options.engine.constrain)
     loop = _build(options, engine, reader, extractor, corpus, helpers)
-    return OpenLoop(loop, engine, extractor.cache if extractor else None)
+    documents = loop.index.documents if isinstance(loop, ThRagLoop) else corpus
+    return OpenLoop(loop, engine, extractor.cache if extractor else None, documents)
 
 
 def _build(

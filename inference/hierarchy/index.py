@@ -54,11 +54,16 @@ class HierarchyIndex:
         encoder: SentenceEncoder,
         sentences: Sequence[tuple[str, Passage]],
         vectors: tuple[FloatArray, FloatArray, FloatArray],
+        documents: Sequence[Passage] = (),
     ) -> None:
-        """sentences: text and chunk of each row. vectors: of sentences, topics and subtopics."""
+        """sentences: text and chunk of each row. vectors: of sentences, topics and subtopics.
+
+        documents: all chunks, those without a fact too.
+        """
         self.graph = graph
         self.encoder = encoder
         self.sentences = sentences
+        self.documents = documents
         self._vectors = vectors
 
     @classmethod
@@ -102,7 +107,8 @@ class HierarchyIndex:
             row = {name: place for place, name in enumerate(names)}
             labels.append(vectors[[row[key] for key in keys]])
         own = store.vectors.sentence_vectors(encoder.dimension)
-        return cls(graph, encoder, sentences, (own, labels[0], labels[1]))
+        vectors_of_all = (own, labels[0], labels[1])
+        return cls(graph, encoder, sentences, vectors_of_all, list(chunks.values()))
 
     def score(self, question: str) -> ScoredQuestion:
         """Compare a question with everything, once for all steps of an answer."""

@@ -216,7 +216,7 @@ def test_evaluate_answers_from_the_hierarchy(
     ras = ras_component(tmp_path / "ras", backbone) if trained else "none"
     results = run(
         inference.evaluate.main, "--loop", "th_rag", "--dataset", tmp_path / "questions.jsonl",
-        "--corpus", tmp_path / "corpus.jsonl", "--ras", ras, "--backbone", backbone,
+        "--ras", ras, "--backbone", backbone,
         "--engine", "transformers", "--dtype", "float32", "--max-answer-tokens", 3,
         "--hierarchy", tmp_path / "h", "--traversal", "embedding", "--out", tmp_path / "out",
     )  # fmt: skip
