@@ -26,6 +26,7 @@ from models.formats.query_triplets import (
 from models.formats.resolver import parse_resolution, resolve_prompt
 from models.formats.subquestions import DECOMPOSE_INSTRUCTION, RESOLVE_INSTRUCTION, SubAnswer
 from models.formats.triples import Triple
+from models.triple_selection import select_triples
 
 DECOMPOSE_TOKENS = 256
 RESOLVE_TOKENS = 128
@@ -64,12 +65,19 @@ class ChainSolver:
     """Solves many sub-questions at once; those of one question share its graph."""
 
     def __init__(
-        self, steps: ModelSteps, evidence: EvidenceGatherer, max_answer_tokens: int = 100
+        self,
+        steps: ModelSteps,
+        evidence: EvidenceGatherer,
+        max_answer_tokens: int = 100,
+        reads_facts: bool = False,
     ) -> None:
-        """max_answer_tokens: of a sub-question for which no triples could be read."""
+        """How a sub-question is answered for which no triples could be read: by the backbone in at
+        most `max_answer_tokens`, or where a component `reads_facts`, by its passages' triples.
+        """
         self.steps = steps
         self.evidence = evidence
         self.max_answer_tokens = max_answer_tokens
+        self.reads_facts = reads_facts
 
     async def solve(
         self, subquestion: SubQuestion, graph: QuestionGraph, trace: Trace
@@ -116,6 +124,11 @@ class ChainSolver:
         self, asked: _Asked, passages: Sequence[Passage]
     ) -> SubAnswer | None:
         """Read the answer from the passages, as without decomposition (Table 3)."""
+        if self.reads_facts:
+            found = await self.evidence.triples_of(passages, asked.trace)
+            triples = [triple for own in found for triple in own]
+            chosen = select_triples(asked.text, asked.trace.question, triples, MOST_TRIPLES)
+            return SubAnswer(asked.text, tuple(chosen)) if chosen else None
         evidence = "\n".join(passage_text(passage.title, passage.text) for passage in passages)
         prompt = evidence_answer_prompt(asked.text, evidence)
         answer = await self.steps.ask("answer", "", prompt, asked.trace, self.max_answer_tokens)

@@ -28,16 +28,14 @@ KNOWLEDGE_USED = ("both", "graph", "text")
 
 @dataclass(frozen=True)
 class Evidence:
-    """Facts and passages for one or several triples; both empty where nothing was found."""
+    """Facts and passages found for one or several triples.
+
+    context: what of them a resolver reads, facts as claims, then passages; empty for nothing.
+    """
 
     facts: list[Triple]
     passages: list[Passage]
-
-    @property
-    def context(self) -> list[str]:
-        """As a resolver reads it: facts as claims, then passages."""
-        texts = [passage_text(passage.title, passage.text) for passage in self.passages]
-        return [*(claim(fact) for fact in self.facts), *texts]
+    context: list[str]
 
 
 @dataclass(frozen=True)
@@ -100,31 +98,31 @@ class EvidenceGatherer:
     async def gather(
         self,
         group: Sequence[QueryTriplet],
-        context: str,
+        question: str,
         graph: QuestionGraph,
         trace: Trace,
         notes: list[str],
     ) -> Evidence:
         """What is known about triples that share their unknown.
 
-        context: what is asked, to tell apart several things of one name; what it took one for
+        question: what is asked, to tell apart several things of one name; what it took one for
         goes into `notes`. Where several triples ask for one thing, facts about what fits all of
         them come first.
         """
         found = await self.retrieve([triplet.proposition for triplet in group], graph, trace)
-        others = await self._other_titles(group, context, graph, notes)
+        others = await self._other_titles(group, question, graph, notes)
         passages = {p.id: p for own in found for p in own if p.title not in others}
         facts = {f.triple: f for triplet in group for f in graph.query(triplet, others)}
         chosen = _common_first(list(facts.values()), group, graph)
-        asked = " ".join([context, *(triplet.proposition for triplet in group)])
+        asked = " ".join([question, *(triplet.proposition for triplet in group)])
         chosen = await asyncio.to_thread(
             nearest_facts, chosen, asked, self.settings.max_facts, self.encoder
         )
-        knowledge = self.settings.knowledge
-        return Evidence(
-            [fact.triple for fact in chosen] if knowledge != "text" else [],
-            list(passages.values()) if knowledge != "graph" else [],
-        )
+        triples = [fact.triple for fact in chosen]
+        claims = map(claim, triples) if self.settings.knowledge != "text" else ()
+        texts = (passage_text(p.title, p.text) for p in passages.values())
+        context = [*claims, *(texts if self.settings.knowledge != "graph" else ())]
+        return Evidence(triples, list(passages.values()), context)
 
     async def _other_titles(
         self, group: Sequence[QueryTriplet], context: str, graph: QuestionGraph, notes: list[str]

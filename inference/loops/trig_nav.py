@@ -74,7 +74,7 @@ class TrigNavLoop:
         self.evidence = evidence
         self.settings = settings
         self.reader = reader
-        self.solver = ChainSolver(steps, evidence, settings.max_answer_tokens)
+        self.solver = ChainSolver(steps, evidence, settings.max_answer_tokens, reader is not None)
 
     async def answer(self, record: QuestionRecord) -> Trace:
         """Judge what is missing, solve it as sub-questions at once, answer from what was found.

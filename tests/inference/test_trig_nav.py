@@ -339,6 +339,18 @@ async def test_a_decomposition_that_cannot_be_read_is_answered_from_text(triples
     assert "Found: comedy" in prompt_text(engine.requests[-1])
 
 
+async def test_a_reader_of_graphs_gets_the_passages_facts_where_no_triple_can_be_read() -> None:
+    engine = ScriptedEngine(scripted(decompose="no idea", answer="comedy"))
+    loop = make_loop(
+        engine, Bm25Retriever(CORPUS), settings=TrigNavSettings(judge=False),
+        reader=GraphReader(engine, text_input),
+    )  # fmt: skip
+    trace = await loop.answer(QuestionRecord("q", "What is the genre of Dusk?", "comedy"))
+    assert trace.answer == "comedy"
+    assert "(S> Dusk| P> genre| O> comedy)" in prompt_text(engine.requests[-1])
+    assert "Found:" not in "".join(map(prompt_text, engine.requests))
+
+
 @pytest.mark.parametrize(
     "resolution",
     ["nothing", "", "Dusk | genre | unknown", "Dusk | genre | ?", "Moon | genre | rock"],
