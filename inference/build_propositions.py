@@ -26,7 +26,8 @@ from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.open_engine import build_engine
 from inference.extraction import HELD, TripleExtractor, chunks, held_to
 from inference.knowledge_base.output_log import DuplicateDocumentError
-from inference.loop_options import LoopOptions, checkpoint_or_none
+from inference.loop_groups import checkpoint_or_none
+from inference.loop_options import LoopOptions
 from inference.propositions.index import PropositionIndex
 from inference.propositions.parts import Document, PropositionIndexError
 from inference.retrieval.passages import Passage, load_corpus

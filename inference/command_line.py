@@ -12,6 +12,7 @@ from evaluation.commands import one_line_errors
 from inference.engines.errors import EngineError
 from inference.evaluation_log import EvaluationLogError
 from inference.exports.errors import ExportError
+from inference.hierarchy.database import HierarchyError
 from inference.knowledge_base.output_log import DuplicateDocumentError
 from inference.knowledge_base.store import KnowledgeBaseError
 from inference.propositions.parts import PropositionIndexError
@@ -32,6 +33,7 @@ USER_ERRORS = (
     EngineError,
     EvaluationLogError,
     ExportError,
+    HierarchyError,
     IndexMismatchError,
     KnowledgeBaseError,
     OSError,

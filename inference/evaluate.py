@@ -20,11 +20,10 @@ from evaluation.report import emit_json, print_table
 from inference.command_line import command, configure_logging, positive_int
 from inference.evaluation_log import EvaluationLog
 from inference.gold import GoldPassages, mean_by_type
+from inference.loop_groups import OWN_OPTIONS, helpers_of
 from inference.loop_options import (
     LOOPS_OVER_CORPUS,
     LOOPS_OVER_TRIPLES,
-    T2RAG,
-    T2RAG_OPTIONS,
     LoopOptions,
     add_loop_arguments,
     options_from,
@@ -66,8 +65,8 @@ async def _answer_all(
     missing = [record for record in records if record.id not in log.rows]
     if not missing:
         return
-    gold = GoldPassages(corpus) if corpus else None
     opened = open_loop(options, corpus)
+    gold = GoldPassages(opened.documents) if opened.documents else None
     done = len(records) - len(missing)
     try:
         with tqdm(
@@ -105,20 +104,16 @@ def settings_of(options: LoopOptions, dataset: Path) -> dict[str, Any]:
         del settings[name]
     of_engine = ("kind", "dtype", "constrain")
     settings["engine"] = {name: getattr(options.engine, name) for name in of_engine}
-    is_t2rag = options.loop == T2RAG
-    used = {
-        "ras": options.uses_ras,
-        "t2t": options.loop in LOOPS_OVER_TRIPLES,
-        "decomposer": is_t2rag,
-        "resolver": is_t2rag,
-    }
+    used = {"ras": options.uses_ras, "t2t": options.loop in LOOPS_OVER_TRIPLES}
+    used |= dict.fromkeys(helpers_of(options.loop), True)
     for name, is_used in used.items():
         folder = settings[name]
         settings[name] = component_fingerprint(folder) if folder and is_used else None
-    for name in ("kb", "propositions"):
+    for name in ("kb", "propositions", "hierarchy"):
         settings[name] = str(settings[name]) if settings[name] else None
     # Other loops' evaluations that were begun before there were these options can go on.
-    for name in () if is_t2rag else T2RAG_OPTIONS:
+    own = OWN_OPTIONS.get(options.loop, ())
+    for name in {name for names in OWN_OPTIONS.values() for name in names}.difference(own):
         del settings[name]
     return settings
 

@@ -8,14 +8,24 @@ from inference.command_line import positive_int
 from inference.components import DEFAULT_CHECKPOINTS, RAS_ADAPTER, T2T_ADAPTER
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.options import EngineOptions
+from inference.loop_groups import (
+    GRANULARITIES,
+    T2RAG,
+    TH_RAG,
+    TRIG_NAV,
+    add_loop_groups,
+    checkpoint_or_none,
+)
+from inference.loops.graph_evidence import EvidenceSettings
 from inference.loops.passage_steps import PassageSettings
 from inference.loops.ras import RasSettings
 from inference.loops.t2rag import T2RagSettings
+from inference.loops.th_rag import ThRagSettings
 from inference.loops.tri_rag import TriRagSettings
+from inference.loops.trig_nav import TrigNavSettings
 from inference.retrieval.open_retriever import RETRIEVER_KINDS
 
 ENGINE = "engine"
-T2RAG = "t2rag"
 MULTI_ROUND_BASELINES = ("ircot", "react", "self_ask")
 LOOPS = (
     "none",
@@ -25,31 +35,33 @@ LOOPS = (
     "ras_static",
     "tri_rag",
     T2RAG,
+    TH_RAG,
+    TRIG_NAV,
     *MULTI_ROUND_BASELINES,
 )
-LOOPS_OVER_TRIPLES = ("ras", "ras_no_planning", "ras_static")
-LOOPS_OVER_CORPUS = ("single", "ras", "ras_no_planning", "tri_rag", T2RAG, *MULTI_ROUND_BASELINES)
+LOOPS_OVER_TRIPLES = ("ras", "ras_no_planning", "ras_static", TRIG_NAV)
+LOOPS_OVER_CORPUS = tuple(loop for loop in LOOPS if loop not in ("none", "ras_static", TH_RAG))
 LOOPS_WITHOUT_RAS = ("single", *MULTI_ROUND_BASELINES)
-GRANULARITIES = ("proposition", "passage")
-T2RAG_OPTIONS = ("propositions", "decomposer", "resolver", "granularity", "without_passages")
 # Passages a search and most searches, where they are not RAS's.
 _OWN_DEFAULTS = {
     T2RAG: (T2RagSettings.top_k, T2RagSettings.max_rounds),
+    TRIG_NAV: (EvidenceSettings.top_k, RasSettings.max_rounds),
     **dict.fromkeys(MULTI_ROUND_BASELINES, (PassageSettings.top_k, PassageSettings.max_rounds)),
 }
+_IN_ROUNDS = ", ".join((T2RAG, *MULTI_ROUND_BASELINES))
 
 
 @dataclass(frozen=True)
 class LoopOptions:
     """What a command line says about a loop; see `add_loop_arguments`.
 
-    `ras` None means the untrained backbone, prompted by its chat template; so do `decomposer` and
-    `resolver`.
+    `ras` None means the untrained backbone, prompted by its chat template; so do `t2t`,
+    `gap_judge`, `decomposer` and `resolver`.
     """
 
     loop: str = "ras"
     ras: Path | None = DEFAULT_CHECKPOINTS[RAS_ADAPTER]
-    t2t: Path = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
+    t2t: Path | None = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
     backbone: str = "smollm2"
     retriever: str = "hybrid"
     title_weight: int = 5
@@ -60,14 +72,25 @@ class LoopOptions:
     selected: int = TriRagSettings.selected
     evidence_budget: int = TriRagSettings.budget
     propositions: Path | None = None
-    decomposer: Path | None = None
-    resolver: Path | None = None
     granularity: str = GRANULARITIES[0]
     without_passages: bool = False
     top_k: int = RasSettings.top_k
     max_rounds: int = RasSettings.max_rounds
     max_triples: int = RasSettings.max_triples
     max_answer_tokens: int = 100
+    hierarchy: Path | None = None
+    traversal: str = ThRagSettings.traversal
+    most_topics: int = ThRagSettings.topics[1]
+    most_subtopics: int = ThRagSettings.subtopics[1]
+    sentences: int = ThRagSettings.sentences
+    passages: int = ThRagSettings.passages
+    link_weight: float = ThRagSettings.link_weight
+    judge: bool = TrigNavSettings.judge
+    recall: bool = TrigNavSettings.recall
+    knowledge: str = EvidenceSettings.knowledge
+    gap_judge: Path | None = None
+    decomposer: Path | None = None
+    resolver: Path | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
 
     @property
@@ -88,9 +111,10 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
     )
     add(
         "--t2t",
-        type=Path,
+        type=checkpoint_or_none,
         metavar="CHECKPOINT",
-        help="text-to-triples component folder (default: the shipped)",
+        help="text-to-triples component folder, or 'none' to prompt the backbone (default: the "
+        "shipped)",
     )
     add("--backbone", help="backbone where no checkpoint names one (default: %(default)s)")
     add("--retriever", choices=RETRIEVER_KINDS, help="how to search (default: %(default)s)")
@@ -124,7 +148,7 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
         "--max-rounds",
         type=positive_int,
         help=f"retrievals a question (default: {RasSettings.max_rounds}; "
-        f"{T2RagSettings.max_rounds} for {', '.join(_OWN_DEFAULTS)})",
+        f"{T2RagSettings.max_rounds} for {_IN_ROUNDS})",
     )
     add("--max-triples", type=positive_int, help="triples kept a round (default: %(default)s)")
     add(
@@ -132,37 +156,10 @@ def add_loop_arguments(parser: ArgumentParser) -> None:
         type=positive_int,
         help="100 for short answers, 300 for long ones (default: %(default)s)",
     )
-    _add_t2rag_arguments(parser)
+    add_loop_groups(parser)
     defaults = {f.name: f.default for f in fields(LoopOptions) if f.name != ENGINE}
     parser.set_defaults(**{**defaults, "top_k": None, "max_rounds": None})
     add_engine_arguments(parser)
-
-
-def _add_t2rag_arguments(parser: ArgumentParser) -> None:
-    add = parser.add_argument_group(T2RAG).add_argument
-    add("--propositions", type=Path, metavar="DIR", help="index of build_propositions.py")
-    add(
-        "--decomposer",
-        type=checkpoint_or_none,
-        metavar="CHECKPOINT",
-        help="helper of the task decompose, or 'none' to prompt the backbone (default: none)",
-    )
-    add(
-        "--resolver",
-        type=checkpoint_or_none,
-        metavar="CHECKPOINT",
-        help="helper of the task resolve, or 'none' to prompt the backbone (default: none)",
-    )
-    add(
-        "--granularity",
-        choices=GRANULARITIES,
-        help="what is searched; passages, by --retriever, are an ablation (default: %(default)s)",
-    )
-    add(
-        "--without-passages",
-        action="store_true",
-        help="resolve from propositions alone, an ablation",
-    )
 
 
 def options_from(arguments: Namespace) -> LoopOptions:
@@ -173,8 +170,3 @@ def options_from(arguments: Namespace) -> LoopOptions:
     own["top_k"] = own["top_k"] or top_k
     own["max_rounds"] = own["max_rounds"] or max_rounds
     return LoopOptions(**own, engine=engine_options_from(arguments))
-
-
-def checkpoint_or_none(text: str) -> Path | None:
-    """An argparse type for a folder, or 'none'."""
-    return None if text == "none" else Path(text)

@@ -1,6 +1,6 @@
 """A loop by its name, with everything it needs: the one place where the parts meet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,19 +8,16 @@ from inference.components import (
     RAS_ADAPTER,
     T2T_ADAPTER,
     Component,
+    open_helper,
+    prompted_triples_request,
     reader_inputs,
     triples_requests,
 )
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
-from inference.extraction import HELD, TripleExtractor, held_to
-from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError
-from inference.loop_options import (
-    LOOPS_OVER_TRIPLES,
-    MULTI_ROUND_BASELINES,
-    T2RAG,
-    LoopOptions,
-)
+from inference.extraction import HELD, RequestMaker, TripleExtractor, held_to
+from inference.loop_groups import T2RAG, TH_RAG, TRIG_NAV, helpers_of
+from inference.loop_options import LOOPS_OVER_TRIPLES, MULTI_ROUND_BASELINES, LoopOptions
 from inference.loops.graph_reader import GraphReader, chat_input
 from inference.loops.ircot import IrcotLoop
 from inference.loops.loop import Loop
@@ -31,14 +28,15 @@ from inference.loops.ras_static import StaticRasLoop
 from inference.loops.react import ReactLoop
 from inference.loops.self_ask import SelfAskLoop
 from inference.loops.single_shot import SingleShotLoop
-from inference.loops.tri_rag import TriRagLoop, TriRagSettings
-from inference.open_t2rag import build_t2rag, open_helpers
+from inference.loops.th_rag import ThRagLoop
+from inference.open_graph_loops import open_th_rag, open_trig_nav
+from inference.open_t2rag import build_t2rag
+from inference.open_tri_rag import open_tri_rag
 from inference.retrieval.open_retriever import build_retriever
 from inference.retrieval.passages import Passage
 from inference.triple_cache import TripleCache
 from models.backbone import cache_folder
 from models.formats.grammars import triples_regex
-from models.sentence_encoder import load_sentence_encoder
 
 BASELINES: dict[str, Callable[[PassageSteps], Loop]] = {
     "ircot": IrcotLoop,
@@ -49,11 +47,15 @@ BASELINES: dict[str, Callable[[PassageSteps], Loop]] = {
 
 @dataclass
 class OpenLoop:
-    """A loop with the engine and the cache it runs on; close it when done."""
+    """A loop with the engine and the cache it runs on; close it when done.
+
+    documents: what it searches.
+    """
 
     loop: Loop
     engine: Engine
     cache: TripleCache | None
+    documents: Sequence[Passage] = ()
 
     async def close(self) -> None:
         """Stop the engine and release the cache."""
@@ -63,11 +65,19 @@ class OpenLoop:
 
 
 def open_extractor(
-    engine: Engine, component: Component, cache: Path | None, constrain: bool = False
+    engine: Engine,
+    component: Component | str,
+    cache: Path | None,
+    constrain: bool = False,
 ) -> TripleExtractor:
-    """The text-to-triples model over its persistent cache; `constrain` holds it to its grammar."""
+    """The text-to-triples model, or an untrained one by its name, over its persistent cache;
+    `constrain` holds it to its grammar.
+    """
     path = cache or cache_folder() / "triples.sqlite"
-    make_request, model = triples_requests(component), component.fingerprint
+    make_request: RequestMaker = prompted_triples_request
+    model = f"prompted {component}"
+    if isinstance(component, Component):
+        make_request, model = triples_requests(component), component.fingerprint
     if constrain:
         make_request, model = held_to(triples_regex(), make_request), model + HELD
     return TripleExtractor(engine, make_request, TripleCache(path, model))
@@ -77,13 +87,14 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
     """Load what the named loop needs and no more.
 
     Raises CheckpointError for a folder that is no component or belongs to another backbone,
-    EmptyCorpusError, IndexMismatchError, KnowledgeBaseError, PropositionIndexError.
+    EmptyCorpusError, HierarchyError, IndexMismatchError, KnowledgeBaseError,
+    PropositionIndexError.
     """
     ras = Component.open(str(options.ras), "ras") if options.uses_ras else None
-    t2t = Component.open(options.t2t, "t2t") if options.loop in LOOPS_OVER_TRIPLES else None
-    helpers = open_helpers(options)
-    components = {name: c for name, c in ((RAS_ADAPTER, ras), (T2T_ADAPTER, t2t)) if c}
-    components.update(helpers)
+    reads_triples = options.loop in LOOPS_OVER_TRIPLES
+    t2t = Component.open(options.t2t, "t2t") if reads_triples and options.t2t else None
+    helpers = _open_helpers(options)
+    components = {name: c for name, c in ((RAS_ADAPTER, ras), (T2T_ADAPTER, t2t)) if c} | helpers
     backbone = next((c.backbone for c in components.values()), options.backbone)
     engine = build_engine(
         options.engine,
@@ -97,13 +108,17 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
         options.engine.constrain,
     )
     extractor = None
-    if t2t:
-        extractor = open_extractor(engine, t2t, options.cache, options.engine.constrain)
-    if options.loop == T2RAG:
-        loop: Loop = build_t2rag(options, engine, reader if ras else None, helpers, corpus)
-    else:
-        loop = _build(options, engine, reader, extractor, corpus)
-    return OpenLoop(loop, engine, extractor.cache if extractor else None)
+    if reads_triples:
+        extractor = open_extractor(engine, t2t or backbone, options.cache, options.engine.constrain)
+    loop = _build(options, engine, reader, extractor, corpus, helpers)
+    documents = loop.index.documents if isinstance(loop, ThRagLoop) else corpus
+    return OpenLoop(loop, engine, extractor.cache if extractor else None, documents)
+
+
+def _open_helpers(options: LoopOptions) -> dict[str, Component]:
+    """The trained helpers that the options name and the loop can use, by task."""
+    folders = {task: getattr(options, name) for name, task in helpers_of(options.loop).items()}
+    return {task: open_helper(folder, task) for task, folder in folders.items() if folder}
 
 
 def _build(
@@ -112,6 +127,7 @@ def _build(
     reader: GraphReader,
     extractor: TripleExtractor | None,
     corpus: Sequence[Passage],
+    helpers: Mapping[str, Component],
 ) -> Loop:
     if options.loop == "none":
         return NoRetrievalLoop(reader)
@@ -119,7 +135,12 @@ def _build(
         assert extractor is not None
         return StaticRasLoop(reader, extractor)
     if options.loop == "tri_rag":
-        return _tri_rag(options, engine, reader, corpus)
+        return open_tri_rag(options, engine, reader, corpus)
+    if options.loop == T2RAG:
+        answerer = reader if options.ras else None
+        return build_t2rag(options, engine, answerer, helpers, corpus)
+    if options.loop == TH_RAG:
+        return open_th_rag(options, engine, reader)
     retriever = build_retriever(
         options.retriever, corpus, options.encoder, options.index, options.title_weight
     )
@@ -131,34 +152,9 @@ def _build(
         )
         return BASELINES[options.loop](PassageSteps(engine, retriever, limits))
     assert extractor is not None
+    if options.loop == TRIG_NAV:
+        return open_trig_nav(options, engine, reader, extractor, retriever, helpers)
     settings = RasSettings(
         options.top_k, options.max_rounds, options.max_triples, options.loop == "ras"
     )
     return RasLoop(reader, retriever, extractor, settings)
-
-
-def _tri_rag(
-    options: LoopOptions, engine: Engine, reader: GraphReader, corpus: Sequence[Passage]
-) -> TriRagLoop:
-    if options.kb is None:
-        raise KnowledgeBaseError(
-            "--loop tri_rag answers from a knowledge base: name it with --kb, after "
-            "inference/build_kb.py has made it"
-        )
-    base = KnowledgeBase.load(options.kb, load_sentence_encoder(options.encoder))
-    documents = {passage.id: passage for passage in corpus}
-    unknown = [s for entry in base.entries for s in entry.sources if s not in documents]
-    if unknown:
-        raise KnowledgeBaseError(
-            f"{options.kb} holds document '{unknown[0]}', which the corpus does not: name the "
-            "corpus that it was built from"
-        )
-    settings = TriRagSettings(
-        options.top_k,
-        options.selected,
-        options.evidence_budget,
-        options.max_rounds,
-        options.max_answer_tokens,
-    )
-    facts_reader = reader if options.ras is not None else None
-    return TriRagLoop(engine, base, settings, facts_reader, documents.__getitem__)

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from inference.components import Component, helper_requests, open_helper
+from inference.components import Component, helper_requests
 from inference.engines.contract import Engine
-from inference.loop_options import T2RAG, LoopOptions
+from inference.loop_options import LoopOptions
 from inference.loops.graph_reader import GraphReader
 from inference.loops.t2rag import T2RagLoop, T2RagSettings
 from inference.loops.t2rag_steps import Decomposer, HelperResolver, PromptedResolver, Resolver
@@ -22,21 +22,6 @@ logger = logging.getLogger(__name__)
 
 DECOMPOSE: HelperTask = "decompose"
 RESOLVE: HelperTask = "resolve"
-
-
-def open_helpers(options: LoopOptions) -> dict[str, Component]:
-    """The helpers that a T²RAG loop is to use, by their adapters' names; none for other loops.
-
-    Raises CheckpointError for a folder that is no helper of the task.
-    """
-    if options.loop != T2RAG:
-        return {}
-    helpers: dict[str, Component] = {}
-    if options.decomposer is not None:
-        helpers[DECOMPOSE] = open_helper(options.decomposer, DECOMPOSE)
-    if options.resolver is not None:
-        helpers[RESOLVE] = open_helper(options.resolver, RESOLVE)
-    return helpers
 
 
 def build_t2rag(

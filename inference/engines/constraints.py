@@ -39,7 +39,8 @@ class ConstraintCompiler:
             tokenizer,  # type: ignore[arg-type]
             n_vocab=vocabulary_size,
         )
-        # The same few constraints come with every request; a server's clients may send any number.
+        # The same few come with most requests; a choice among a question's topics is its own, and
+        # a server's clients may send any number.
         self.check = lru_cache(CHECKED_CONSTRAINTS)(self._check)
 
     def _check(self, constraint: Constraint) -> None:

@@ -35,10 +35,16 @@ class ScriptedEngine:
     an engine promises, a text ends before the first of the request's stop strings.
     """
 
-    def __init__(self, script: Script, gives_way: bool = False) -> None:
-        """gives_way: lets other coroutines bring their requests first, as a busy engine does."""
+    def __init__(self, script: Script, gives_way: bool = False, gathers: int = 0) -> None:
+        """gives_way: lets other coroutines bring their requests first, as a busy engine does.
+
+        gathers: the first requests wait until so many have come, however long the threads take
+        that the loop has between them.
+        """
         self.script = script
         self.gives_way = gives_way
+        self.gathers = gathers
+        self._gathered = asyncio.Event()
         self.requests: list[Request] = []
         self.most_at_once = 0
         self._waiting = 0
@@ -48,7 +54,11 @@ class ScriptedEngine:
         self.requests += requests
         self._waiting += len(requests)
         self.most_at_once = max(self.most_at_once, self._waiting)
+        if self._waiting >= self.gathers:
+            self._gathered.set()
         try:
+            if not self._gathered.is_set():
+                await asyncio.wait_for(self._gathered.wait(), timeout=60)
             completions = [self._complete(request) for request in requests]
             if self.gives_way:
                 await asyncio.sleep(0)

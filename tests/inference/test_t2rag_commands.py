@@ -18,8 +18,10 @@ import inference.ask
 import inference.build_propositions
 import inference.evaluate
 import inference.open_loop
-from inference.loop_options import T2RAG_OPTIONS, add_loop_arguments, options_from
+from inference.loop_groups import OWN_OPTIONS
+from inference.loop_options import add_loop_arguments, options_from
 from models.formats.records import write_records
+from models.formats.triples import Triple
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
 from tests.inference.gold_world import GoldWorld, make_world
 from tests.inference.scripted_engine import ScriptedEngine
@@ -124,7 +126,15 @@ def traces(out: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("loop", "limits"),
-    [("ras", (3, 5)), ("tri_rag", (3, 5)), ("t2rag", (5, 3)), ("ircot", (5, 3)), ("react", (5, 3))],
+    [
+        ("ras", (3, 5)),
+        ("tri_rag", (3, 5)),
+        ("t2rag", (5, 3)),
+        ("th_rag", (3, 5)),
+        ("trig_nav", (5, 5)),
+        ("ircot", (5, 3)),
+        ("react", (5, 3)),
+    ],
 )
 def test_each_loop_has_its_own_limits_where_none_are_given(
     loop: str, limits: tuple[int, int]
@@ -137,8 +147,9 @@ def test_each_loop_has_its_own_limits_where_none_are_given(
     assert (options_from(given).top_k, options_from(given).max_rounds) == (7, 2)
     settings = inference.evaluate.settings_of(options, Path("questions.jsonl"))
     assert json.loads(json.dumps(settings)) == settings
-    # What is new with T²RAG is no setting of the others, whose evaluations can go on.
-    assert set(T2RAG_OPTIONS) & set(settings) == (set(T2RAG_OPTIONS) if loop == "t2rag" else set())
+    # What is new with a loop is no setting of the others, whose evaluations can go on.
+    special = {name for names in OWN_OPTIONS.values() for name in names}
+    assert special & set(settings) == set(OWN_OPTIONS.get(loop, ()))
 
 
 def test_an_index_grows_by_what_is_new(
@@ -172,6 +183,22 @@ def test_triples_by_a_prompted_model(
     with pytest.raises(SystemExit) as stop:
         build()
     assert f"extractor prompted {backbone}" in str(stop.value)
+
+
+def test_a_loop_over_triples_prompts_for_them(
+    run: Run,
+    engines: list[ScriptedEngine],
+    components: dict[str, Path],
+    folder: Path,
+    world: GoldWorld,
+    tmp_path: Path,
+) -> None:
+    untrained = ("--ras", "none", "--t2t", "none")
+    results = evaluate(run, folder, components, tmp_path / "out", "ras", *untrained)
+    assert (results["n"], results["errors"], engines[0].adapters) == (12, 0, {})
+    assert all(request.messages and not request.adapter for request in engines[0].requests)
+    graph = [Triple(*triple) for trace in traces(tmp_path / "out") for triple in trace["graph"]]
+    assert graph and set(graph) <= set(world.triples)
 
 
 def test_only_what_the_questions_come_with(

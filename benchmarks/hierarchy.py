@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""TH-RAG's hierarchy at several sizes: index time, bytes, components (Table 4), query time.
+
+The facts are the gold triples of a fictional world, so that what is measured is the index and not
+the model that reads the corpus; topics are given by kind. A query is everything but the model's
+calls: embedding the question, shortlists of topics and of the subtopics of ten, and 30 sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tqdm import tqdm
+
+from data_gen.build_world import build_world
+from evaluation.report import emit_json, print_table
+from inference.build_hierarchy import finish
+from inference.command_line import command, positive_int
+from inference.hierarchy.build import extract_waiting
+from inference.hierarchy.database import STORE_FILE
+from inference.hierarchy.extraction import Extracted, ground
+from inference.hierarchy.index import HierarchyIndex
+from inference.hierarchy.kinds import KindTopics
+from inference.hierarchy.merging import SAME_MEANING
+from inference.hierarchy.refresh import refresh
+from inference.hierarchy.store import HierarchyStore, StoredChunk
+from inference.loops.th_rag import ThRagSettings
+from inference.retrieval.passages import Passage, load_corpus
+from models.formats.prompts import passage_text
+from models.formats.records import QuestionRecord, TriplesSample, read_records
+from models.formats.topic_triplets import TopicTriplet
+from models.formats.triples import Triple
+from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
+
+SIZES = (1000, 4000, 12000)
+CHANGES = 5
+
+
+class GivenTriples:
+    """Takes a chunk's triples from a table in place of a model."""
+
+    def __init__(self, triples: dict[str, list[Triple]], topics: KindTopics) -> None:
+        self.triples = triples
+        self.topics = topics
+
+    async def extract(self, chunk: Passage) -> Extracted:
+        """The table's triples, grounded in the chunk, with topics by kind."""
+        facts = self.triples[passage_text(chunk.title, chunk.text)]
+        extracted = Extracted()
+        given = self.topics.topics(chunk.title, chunk.text, facts)
+        ground(chunk, [TopicTriplet(fact) for fact in facts], given, extracted)
+        return extracted
+
+
+def measure(size: int, encoder: SentenceEncoder, queries: int, seed: int) -> dict[str, Any]:
+    """All figures of one size."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        world = folder / "world"
+        build_world(queries, seed, world, size, fractions=(0.0, 0.0, 1.0), progress=False)
+        corpus = load_corpus(world / "corpus.jsonl")
+        samples = read_records(world / "triples.jsonl", TriplesSample)
+        extractor = GivenTriples({s.text: s.triples for s in samples}, KindTopics(encoder))
+        records = read_records(world / "questions_test.jsonl", QuestionRecord)
+        asked = [record.question for record in itertools.islice(records, queries)]
+        store = HierarchyStore(folder, create=True)
+        figures = _index(store, corpus, extractor, encoder)
+        figures |= _change(store, corpus[:CHANGES], extractor, encoder)
+        store.close()
+        figures["bytes"] = (folder / STORE_FILE).stat().st_size
+        started = time.perf_counter()
+        index = HierarchyIndex.load(folder, encoder)
+        figures["load_seconds"] = time.perf_counter() - started
+        milliseconds = 1000 * np.array(list(_query(index, asked)))
+        figures["query_ms_median"] = float(np.median(milliseconds))
+        figures["query_ms_p95"] = float(np.percentile(milliseconds, 95))
+        return figures
+
+
+def _index(
+    store: HierarchyStore,
+    corpus: Sequence[Passage],
+    extractor: GivenTriples,
+    encoder: SentenceEncoder,
+) -> dict[str, Any]:
+    started = time.perf_counter()
+    store.add_documents([(passage, [passage.text]) for passage in corpus])
+    with tqdm(total=len(corpus), desc=f"{len(corpus)} passages", unit=" chunks") as bar:
+
+        def count(chunk: StoredChunk) -> None:
+            bar.update()
+
+        asyncio.run(extract_waiting(store, extractor, count))
+    stored = time.perf_counter()
+    counts = finish(store, encoder, SAME_MEANING)
+    done = time.perf_counter()
+    wanted = {
+        "documents": "documents", "facts": "facts", "sentences": "sentences",
+        "topics": "topic nodes", "subtopics": "subtopic nodes", "entities": "entity nodes",
+        "edges": "edges", "components": "components",
+        "largest_share": "largest component's share",
+        "components_without_topics": "components without topics",
+        "largest_share_without_topics": "largest share without topics",
+    }  # fmt: skip
+    figures = {name: counts[of] for name, of in wanted.items()}
+    seconds = {"store_seconds": stored - started, "embed_and_merge_seconds": done - stored}
+    return {**figures, **seconds}
+
+
+def _change(
+    store: HierarchyStore,
+    documents: Sequence[Passage],
+    extractor: GivenTriples,
+    encoder: SentenceEncoder,
+) -> dict[str, float]:
+    """Mean seconds to take one document out and to put it in again, topics brought up to date."""
+    seconds = {"delete_seconds": 0.0, "insert_seconds": 0.0}
+    for passage in documents:
+        for name in seconds:
+            started = time.perf_counter()
+            if name == "delete_seconds":
+                store.delete_documents([passage.id])
+            else:
+                store.add_documents([(passage, [passage.text])])
+                asyncio.run(extract_waiting(store, extractor))
+            refresh(store, encoder, SAME_MEANING)
+            seconds[name] += (time.perf_counter() - started) / len(documents)
+    return seconds
+
+
+def _query(index: HierarchyIndex, questions: Sequence[str]) -> Iterator[float]:
+    """Seconds of each question; the first, which fills caches, is asked twice."""
+    settings = ThRagSettings()
+    for number, question in enumerate([questions[0], *questions]):
+        started = time.perf_counter()
+        scored = index.score(question)
+        topics = index.shortlist_topics(scored, settings.shortlist)[: settings.topics[1]]
+        near = (index.shortlist_subtopics(scored, t, settings.shortlist) for t in topics)
+        subtopics = {s for found in near for s in found[: settings.subtopics[1]]}
+        index.evidence(scored, subtopics, settings.sentences, settings.link_weight)
+        if number:
+            yield time.perf_counter() - started
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--sizes", nargs="+", type=positive_int, default=SIZES, help="passages (1000 4000 12000)")
+    add("--queries", type=positive_int, default=50, help="questions timed (default: 50)")
+    add("--encoder", default="minilm", help="of sentences and topics (default: minilm)")
+    add("--seed", type=int, default=0, help="of the worlds (default: 0)")
+    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
+    return parser
+
+
+@command
+def main() -> None:
+    """Run the command."""
+    arguments = _parser().parse_args()
+    encoder = load_sentence_encoder(arguments.encoder)
+    sizes = {
+        size: measure(size, encoder, arguments.queries, arguments.seed) for size in arguments.sizes
+    }
+    names = list(next(iter(sizes.values())))
+    rows = [[name, *(figures[name] for figures in sizes.values())] for name in names]
+    print_table("The hierarchy by size", ["figure", *map(str, sizes)], rows)
+    emit_json({"benchmark": "hierarchy", "encoder": encoder.name, "sizes": sizes})
+
+
+if __name__ == "__main__":
+    main()

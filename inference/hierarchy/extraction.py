@@ -1,0 +1,157 @@
+"""One call a chunk: facts, the sentence of each, and the topics of their entities
+(TH-RAG §3.1, Algorithm 1, line 4)."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from inference.engines.contract import Completion, Constraint, Engine, Request, Sampling
+from inference.extraction import RequestMaker
+from inference.hierarchy.chunking import split_sentences
+from inference.hierarchy.grounding import Grounding
+from inference.hierarchy.kinds import KindTopics
+from inference.retrieval.passages import Passage
+from models.formats.prompts import passage_text
+from models.formats.topic_selector import Topic, parse_topic, topic_prompt
+from models.formats.topic_triplets import (
+    TOPIC_TRIPLETS_INSTRUCTION,
+    TopicTriplet,
+    parse_topic_triplets,
+    topic_triplets_prompt,
+    topic_triplets_schema,
+)
+from models.formats.triples import Triple, parse_triples
+
+
+@dataclass(frozen=True)
+class GroundedFact:
+    """A fact, the chunk's own sentence that states it, and where its two entities belong."""
+
+    triple: Triple
+    sentence: str
+    subject: Topic
+    object: Topic
+
+
+@dataclass
+class Extracted:
+    """What a chunk gave, what was dropped by reason, and what it cost."""
+
+    facts: list[GroundedFact] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    completions: list[Completion] = field(default_factory=list)
+
+
+class ChunkExtractor(Protocol):
+    """Turns a chunk into facts; many chunks at once."""
+
+    async def extract(self, chunk: Passage) -> Extracted:
+        """The facts of one chunk. Raises EngineError when the model cannot be reached."""
+        ...
+
+
+class PromptedChunkExtractor:
+    """Asks the engine's backbone, or an API's model, by the prompt of Table 11."""
+
+    def __init__(
+        self, engine: Engine, topics: KindTopics, max_tokens: int = 2048, constrain: bool = False
+    ) -> None:
+        """topics: for what the model gives no topic of. constrain: hold outputs to their schema."""
+        self.engine = engine
+        self.topics = topics
+        self.sampling = Sampling(max_new_tokens=max_tokens)
+        self.constraint = Constraint(json_schema=topic_triplets_schema()) if constrain else None
+
+    async def extract(self, chunk: Passage) -> Extracted:
+        """One call."""
+        body = topic_triplets_prompt(passage_text(chunk.title, chunk.text))
+        content = f"{TOPIC_TRIPLETS_INSTRUCTION}\n\n{body}".strip()
+        request = Request(
+            messages=({"role": "user", "content": content},),
+            sampling=self.sampling,
+            constraint=self.constraint,
+        )
+        [done] = await self.engine.generate([request])
+        parsed = parse_topic_triplets(done.text)
+        extracted = Extracted(completions=[done])
+        extracted.dropped["not a triplet"] += parsed.malformed
+        extracted.dropped["cut off at the token limit"] += done.finish_reason == "length"
+        given = self.topics.topics(chunk.title, chunk.text, [t.triple for t in parsed.triplets])
+        ground(chunk, parsed.triplets, given, extracted)
+        return extracted
+
+
+class AdapterChunkExtractor:
+    """Asks the text-to-triples model, and gives topics by kind or by a trained topic helper."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        make_request: RequestMaker,
+        topics: KindTopics,
+        topic_request: Callable[[str], Request] | None = None,
+    ) -> None:
+        """topic_request: a topic helper's (see `helper_requests`), asked once an entity and chunk;
+        `topics` counts where there is none, and where it writes no topic.
+        """
+        self.engine = engine
+        self.make_request = make_request
+        self.topics = topics
+        self.topic_request = topic_request
+
+    async def extract(self, chunk: Passage) -> Extracted:
+        """One call for the triples, and with a topic helper one more for each entity."""
+        [done] = await self.engine.generate([self.make_request(chunk)])
+        parsed = parse_triples(done.text)
+        extracted = Extracted(completions=[done])
+        extracted.dropped["not a triplet"] += parsed.malformed
+        extracted.dropped["cut off at the token limit"] += done.finish_reason == "length"
+        facts = list(dict.fromkeys(parsed.triples))
+        given = self.topics.topics(chunk.title, chunk.text, facts)
+        ground(chunk, [TopicTriplet(fact) for fact in facts], given, extracted)
+        if self.topic_request is not None:
+            await self._ask_topics(chunk, extracted)
+        return extracted
+
+    async def _ask_topics(self, chunk: Passage, extracted: Extracted) -> None:
+        """Put the helper's topics in the place of those by kind."""
+        assert self.topic_request is not None
+        sentences: dict[str, str] = {}
+        for fact in extracted.facts:
+            for name in (fact.triple.subject, fact.triple.object):
+                sentences.setdefault(name, passage_text(chunk.title, fact.sentence))
+        prompts = [topic_prompt(name, sentence) for name, sentence in sentences.items()]
+        requests = [self.topic_request(prompt) for prompt in prompts]
+        answers = await asyncio.gather(*(self.engine.generate([r]) for r in requests))
+        extracted.completions += [done for [done] in answers]
+        read = {n: parse_topic(done.text) for n, [done] in zip(sentences, answers, strict=True)}
+        extracted.dropped["not a topic"] += sum(topic is None for topic in read.values())
+        extracted.facts = [
+            GroundedFact(
+                fact.triple,
+                fact.sentence,
+                read[fact.triple.subject] or fact.subject,
+                read[fact.triple.object] or fact.object,
+            )
+            for fact in extracted.facts
+        ]
+
+
+def ground(
+    chunk: Passage,
+    triplets: Sequence[TopicTriplet],
+    given: dict[str, Topic],
+    extracted: Extracted,
+) -> None:
+    """Give each triplet its sentence and topics; drop what the chunk does not name."""
+    grounding = Grounding(chunk.title, split_sentences(chunk.text))
+    for triplet in triplets:
+        sentence = grounding.sentence_of(triplet.triple, triplet.sentence)
+        if sentence is None:
+            extracted.dropped["about things that the chunk does not name"] += 1
+            continue
+        subject = triplet.subject or given[triplet.triple.subject]
+        object_ = triplet.object or given[triplet.triple.object]
+        extracted.facts.append(GroundedFact(triplet.triple, sentence, subject, object_))

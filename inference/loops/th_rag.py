@@ -1,0 +1,170 @@
+"""TH-RAG: from topics to subtopics to entities to sentences (TH-RAG §3.2 and 3.3, Algorithm 2)."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from inference.engines.contract import Constraint
+from inference.hierarchy.index import Evidence, HierarchyIndex, ScoredQuestion
+from inference.loops.graph_reader import GraphReader
+from inference.loops.model_steps import ModelSteps
+from inference.loops.ras import as_history
+from inference.loops.topic_evidence import fit_topic_evidence
+from inference.loops.trace import Trace, TraceStep
+from models.formats.evidence_answer import evidence_answer_prompt
+from models.formats.records import QuestionRecord
+from models.formats.topic_choice import (
+    Choice,
+    choice_instruction,
+    choice_prompt,
+    choice_schema,
+    format_choice,
+    parse_choice,
+)
+
+Traversal = Literal["model", "embedding", "none"]
+TRAVERSALS = ("model", "embedding", "none")
+LONG_ANSWER_TOKENS = 100
+"""A loop that may write more gives long answers (Table 9), else short ones (Table 10)."""
+
+
+@dataclass(frozen=True)
+class ThRagSettings:
+    """How TH-RAG retrieves; the defaults are the paper's (§4.4), but for `link_weight`.
+
+    topics, subtopics: least and most chosen, N_T and N_ST for each topic. sentences, passages: K_1
+    and K_2. shortlist: names that the model chooses from, the nearest ones where a graph has more.
+    link_weight: how much a sentence gains from a better one about the same entity, see
+    `linked_rows`; 0 is the paper's. traversal: who chooses; "embedding" takes the nearest without a
+    call, "none" searches all sentences (Table 7, w/o Traversal). budget: tokens of the evidence.
+    max_answer_tokens: more than `LONG_ANSWER_TOKENS` asks for a long answer.
+    """
+
+    topics: tuple[int, int] = (5, 10)
+    subtopics: tuple[int, int] = (10, 25)
+    sentences: int = 30
+    passages: int = 5
+    shortlist: int = 100
+    link_weight: float = 0.5
+    traversal: Traversal = "model"
+    budget: int = 6000
+    max_answer_tokens: int = 100
+
+
+class ThRagLoop:
+    """Answers from a hierarchy: 1 + N_T calls to choose, and one to answer.
+
+    With a `reader` (a RAS component) the facts on the sentences' edges are read as a graph; without
+    one the backbone answers from facts, sentences and passages as text.
+    """
+
+    def __init__(
+        self,
+        steps: ModelSteps,
+        index: HierarchyIndex,
+        settings: ThRagSettings,
+        reader: GraphReader | None = None,
+    ) -> None:
+        self.steps = steps
+        self.index = index
+        self.settings = settings
+        self.reader = reader
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Choose topics and subtopics, gather sentences, answer."""
+        trace = Trace(record.question)
+        with trace.bill.stage("retrieve"):
+            scored = await asyncio.to_thread(self.index.score, record.question)
+        step = TraceStep(record.question)
+        trace.steps.append(step)
+        subtopics = await self._traverse(scored, trace)
+        with trace.bill.stage("retrieve"):
+            evidence = await asyncio.to_thread(
+                self.index.evidence,
+                scored,
+                subtopics,
+                self.settings.sentences,
+                self.settings.link_weight,
+            )
+        step.passages = list(dict.fromkeys(item.chunk for item in evidence))
+        step.triples = list(dict.fromkeys(t for item in evidence for t in item.triples))
+        if self.reader is not None:
+            trace.answer = await self.reader.answer(as_history(trace), trace)
+        else:
+            trace.answer = await self._answer_from(evidence, trace)
+        return trace
+
+    async def _traverse(self, scored: ScoredQuestion, trace: Trace) -> list[int] | None:
+        """The chosen subtopics of all chosen topics (Algorithm 2, lines 3 to 9); None for all."""
+        if self.settings.traversal == "none":
+            return None
+        graph, most = self.index.graph, self.settings.shortlist
+        near = self.index.shortlist_topics(scored, most)
+        topics = await self._choose(near, graph.topics, "", trace)
+
+        async def choose_under(topic: int) -> list[int]:
+            nearest = self.index.shortlist_subtopics(scored, topic, most)
+            return await self._choose(nearest, graph.subtopics, graph.topics[topic], trace)
+
+        chosen = await asyncio.gather(*map(choose_under, topics))
+        trace.steps[-1].decision = "; ".join(
+            f"{graph.topics[topic]}: {', '.join(graph.subtopics[s] for s in subtopics)}"
+            for topic, subtopics in zip(topics, chosen, strict=True)
+        )
+        return list(dict.fromkeys(subtopic for found in chosen for subtopic in found))
+
+    async def _choose(
+        self, nearest: Sequence[int], names: Sequence[str], topic: str, trace: Trace
+    ) -> list[int]:
+        """Choose among numbers, the nearest first, by their names; no call where all are taken.
+
+        What the model invents is left out; where it chooses too few, the nearest fill up.
+        """
+        level: Literal["topics", "subtopics"] = "subtopics" if topic else "topics"
+        least, most = self.settings.subtopics if topic else self.settings.topics
+        if len(nearest) <= least:
+            return list(nearest)
+        if self.settings.traversal == "embedding":
+            return list(nearest[:most])
+        by_name = {names[number]: number for number in nearest}
+        choice = Choice(level, tuple(sorted(by_name)), least, most, topic)
+        text = await self.steps.ask(
+            f"choose {level}",
+            choice_instruction(choice),
+            choice_prompt(trace.question, choice),
+            trace,
+            self._most_tokens(choice),
+            Constraint(json_schema=choice_schema(choice)),
+        )
+        parsed = parse_choice(text, choice.names)
+        of_topic = f" of {topic}" if topic else ""
+        if parsed.invented:
+            trace.notes.append(f"{parsed.invented} {level}{of_topic} that the graph does not hold")
+        if not parsed.chosen:
+            trace.notes.append(f"no {level}{of_topic} chosen, the nearest taken: {text!r}")
+        chosen = [by_name[name] for name in parsed.chosen[:most]]
+        others = [number for number in nearest if number not in chosen]
+        return chosen + others[: max(0, least - len(chosen))]
+
+    def _most_tokens(self, choice: Choice) -> int:
+        """Room for the longest choice, however clumsily a model puts it into tokens."""
+        longest = sorted(choice.names, key=len)[-choice.most :]
+        return 2 * self.steps.engine.count_tokens(format_choice(choice.level, longest)) + 16
+
+    async def _answer_from(self, evidence: Sequence[Evidence], trace: Trace) -> str:
+        """The backbone's answer over the primary context and its expansion (Algorithm 2, 13-14)."""
+        settings, engine = self.settings, self.steps.engine
+        expanded = trace.steps[-1].passages[: settings.passages]
+        text, left_out = fit_topic_evidence(
+            evidence, expanded, settings.budget, engine.count_tokens
+        )
+        if left_out:
+            trace.notes.append(
+                f"{left_out} sentences and passages left out of {settings.budget} tokens of "
+                "evidence"
+            )
+        long_form = settings.max_answer_tokens > LONG_ANSWER_TOKENS
+        prompt = evidence_answer_prompt(trace.question, text, long_form)
+        written = await self.steps.ask("answer", "", prompt, trace, settings.max_answer_tokens)
+        return written.strip()

@@ -1,0 +1,201 @@
+"""Trig-Nav: what is missing, as chains of triples over a graph made for the question
+(Trig-Nav §3, eq. 1 to 9)."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference.loops.chain_solver import ChainSolver, SolvedChain, SubQuestion
+from inference.loops.graph_evidence import EvidenceGatherer
+from inference.loops.graph_reader import GraphReader
+from inference.loops.model_steps import ModelSteps
+from inference.loops.question_graph import QuestionGraph
+from inference.loops.trace import Trace, TraceStep
+from inference.loops.triple_chains import segment_question, segments
+from inference.retrieval.fusion import reciprocal_rank_fusion
+from inference.retrieval.passages import Hit, Passage
+from models.formats.evidence_answer import INSUFFICIENT, evidence_answer_prompt
+from models.formats.gap_judge import gap_prompt, parse_gap
+from models.formats.history import History, HistoryStep
+from models.formats.prompts import passage_text
+from models.formats.records import QuestionRecord
+from models.formats.subquestions import (
+    JUDGE_INSTRUCTION,
+    RECALL_INSTRUCTION,
+    SUB_ANSWERS_INSTRUCTION,
+    SubAnswer,
+    parse_recall,
+    parse_subquestions,
+    recall_prompt,
+    sub_answers_prompt,
+    subquestions_prompt,
+)
+from models.formats.triples import Triple
+from models.triple_selection import select_triples
+
+JUDGE = "judge_gap"
+RECALL_TOKENS = 256
+JUDGE_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class TrigNavSettings:
+    """How Trig-Nav proceeds.
+
+    judge: whether a judge says what is missing (Table 2); without it every question is decomposed.
+    recall: whether the model is first asked what it knows, for the search and the judge.
+    max_recalled: facts of that. max_subquestions: of the judge's. max_known: triples of the first
+    search's passages that a trained judge is shown, and that the answer is read from beside the
+    sub-answers, since what the judge found there is no sub-question.
+    """
+
+    judge: bool = True
+    recall: bool = True
+    max_recalled: int = 5
+    max_subquestions: int = 5
+    max_known: int = 12
+    max_answer_tokens: int = 100
+
+
+class TrigNavLoop:
+    """Answers over a corpus; every step by a trained helper where `steps` has one.
+
+    With a `reader` (a RAS component) the answer is read from the solved triples as a graph.
+    """
+
+    def __init__(
+        self,
+        steps: ModelSteps,
+        evidence: EvidenceGatherer,
+        settings: TrigNavSettings,
+        reader: GraphReader | None = None,
+    ) -> None:
+        self.steps = steps
+        self.evidence = evidence
+        self.settings = settings
+        self.reader = reader
+        self.solver = ChainSolver(steps, evidence, settings.max_answer_tokens, reader is not None)
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Judge what is missing, solve it as sub-questions at once, answer from what was found.
+
+        Declines without a call where no sub-question was solved.
+        """
+        trace, graph = Trace(record.question), QuestionGraph()
+        missing, passages = [SubQuestion(record.question)], list[Passage]()
+        if self.settings.judge:
+            passages, recalled = await self._look_up(trace)
+            missing = await self._judge(passages, recalled, trace)
+            if not missing:
+                trace.answer = await self._answer_directly(passages, trace)
+                return trace
+        chains = await asyncio.gather(
+            *(self.solver.solve(subquestion, graph, trace) for subquestion in missing)
+        )
+        trace.answer = await self._answer_from(chains, passages, trace)
+        return trace
+
+    async def _look_up(self, trace: Trace) -> tuple[list[Passage], list[Triple]]:
+        """What the model says it knows, and passages for the question and that: (X, R) of §3.2."""
+        recalled: list[Triple] = []
+        if self.settings.recall:
+            text = await self.steps.ask(
+                "recall", RECALL_INSTRUCTION, recall_prompt(trace.question), trace, RECALL_TOKENS
+            )
+            recalled = parse_recall(text)[: self.settings.max_recalled]
+        queries = [trace.question, *(f"{t.subject} {t.predicate} {t.object}" for t in recalled)]
+        found = await self.evidence.search(queries, trace)
+        rankings = [[Hit(passage, 0.0) for passage in own] for own in found]
+        fused = reciprocal_rank_fusion(rankings, top_k=self.evidence.settings.top_k)
+        passages = [hit.passage for hit in fused]
+        trace.steps.append(TraceStep(trace.question, passages))
+        return passages, recalled
+
+    async def _judge(
+        self, passages: Sequence[Passage], recalled: Sequence[Triple], trace: Trace
+    ) -> list[SubQuestion]:
+        """The sub-questions that are missing; none for enough.
+
+        A judgement that cannot be read counts as the question itself missing.
+        """
+        missing: list[SubQuestion] | None
+        if JUDGE in self.steps.helpers:
+            text, missing = await self._judge_by_helper(passages, trace)
+        else:
+            texts = [passage_text(passage.title, passage.text) for passage in passages]
+            prompt = subquestions_prompt(trace.question, recalled, texts)
+            text = await self.steps.ask(JUDGE, JUDGE_INSTRUCTION, prompt, trace, JUDGE_TOKENS)
+            questions = parse_subquestions(text).missing
+            missing = None if questions is None else [SubQuestion(q) for q in questions]
+        trace.steps[-1].decision = text
+        if missing is None:
+            trace.notes.append(f"not a judgement, the whole question is taken: {text!r}")
+            return [SubQuestion(trace.question)]
+        most = self.settings.max_subquestions
+        if len(missing) > most:
+            trace.notes.append(f"{len(missing) - most} sub-questions left out")
+        return missing[:most]
+
+    async def _judge_by_helper(
+        self, passages: Sequence[Passage], trace: Trace
+    ) -> tuple[str, list[SubQuestion] | None]:
+        """A trained judge reads triples and writes those that are missing, with their unknowns."""
+        known = await self._known_triples(passages, self.settings.max_known, trace)
+        prompt = gap_prompt(trace.question, known)
+        text = await self.steps.ask(JUDGE, "", prompt, trace, JUDGE_TOKENS)
+        missing = parse_gap(text).missing
+        if missing is None:
+            return text, None
+        groups = segments(missing)
+        return text, [SubQuestion(segment_question(group), tuple(group)) for group in groups]
+
+    async def _known_triples(
+        self, passages: Sequence[Passage], most: int, trace: Trace
+    ) -> list[Triple]:
+        """The triples of passages that share most with the question; the first step gets them."""
+        found = await self.evidence.triples_of(passages, trace)
+        triples = [triple for own in found for triple in own]
+        chosen = select_triples(trace.question, trace.question, triples, most)
+        trace.steps[0].triples = chosen
+        return chosen
+
+    async def _answer_directly(self, passages: Sequence[Passage], trace: Trace) -> str:
+        """The answer where nothing is missing: over the passages, as in direct retrieval."""
+        tokens = self.settings.max_answer_tokens
+        if self.reader is not None:
+            known = await self._known_triples(passages, self.settings.max_known, trace)
+            step = HistoryStep(trace.question, tuple(known))
+            return await self.reader.answer(History(trace.question, (step,)), trace)
+        evidence = "\n".join(passage_text(passage.title, passage.text) for passage in passages)
+        prompt = evidence_answer_prompt(trace.question, evidence)
+        return (await self.steps.ask("answer", "", prompt, trace, tokens)).strip()
+
+    async def _answer_from(
+        self, chains: Sequence[SolvedChain], passages: Sequence[Passage], trace: Trace
+    ) -> str:
+        """The answer from the sub-questions' answers (eq. 9), and from what was judged as known.
+
+        passages: of the first search, in which the judge found that.
+        """
+        answers = [chain.answer for chain in chains if chain.answer is not None]
+        known: list[Triple] = []
+        if answers and passages:
+            known = await self._known_triples(passages, self.settings.max_known, trace)
+        for chain in chains:
+            trace.steps += chain.steps
+            trace.notes += chain.notes
+        if not answers:
+            trace.notes.append("no sub-question was solved")
+            return INSUFFICIENT
+        if self.reader is not None:
+            steps = [HistoryStep(trace.question, tuple(known))] if known else []
+            steps += [HistoryStep(answer.question, _as_facts(answer)) for answer in answers]
+            return await self.reader.answer(History(trace.question, tuple(steps)), trace)
+        prompt = sub_answers_prompt(trace.question, answers, known)
+        tokens = self.settings.max_answer_tokens
+        written = await self.steps.ask("answer", SUB_ANSWERS_INSTRUCTION, prompt, trace, tokens)
+        return written.strip()
+
+
+def _as_facts(answer: SubAnswer) -> tuple[Triple, ...]:
+    return answer.facts or (Triple(answer.question, "answer", answer.text),)

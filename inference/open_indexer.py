@@ -1,0 +1,97 @@
+"""The model that turns chunks into a hierarchy's facts, with everything it needs."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inference.components import (
+    DEFAULT_CHECKPOINTS,
+    T2T_ADAPTER,
+    Component,
+    helper_requests,
+    open_helper,
+    triples_requests,
+)
+from inference.engines.contract import Engine
+from inference.engines.open_engine import build_engine
+from inference.engines.options import EngineOptions
+from inference.extraction import HELD, held_to
+from inference.hierarchy.build import Chunking
+from inference.hierarchy.database import HierarchyError
+from inference.hierarchy.extraction import (
+    AdapterChunkExtractor,
+    ChunkExtractor,
+    PromptedChunkExtractor,
+)
+from inference.hierarchy.kinds import KindTopics
+from inference.hierarchy.store import HierarchyStore
+from models.formats.grammars import triples_regex
+from models.sentence_encoder import SentenceEncoder
+
+INDEXER = "indexer"
+# Of the text-to-triples model's source tokens, for its instruction and the title.
+_PROMPT_TOKENS = 96
+
+
+@dataclass(frozen=True)
+class IndexerOptions:
+    """What a command line says of the indexing model; see `build_hierarchy.py`."""
+
+    kind: str = "t2t"
+    t2t: Path = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
+    topic_helper: Path | None = None
+    backbone: str = "smollm2"
+    max_output_tokens: int = 2048
+    engine: EngineOptions = field(default_factory=EngineOptions)
+
+
+@dataclass(frozen=True)
+class OpenIndexer:
+    """An extractor, the engine that it runs on, what tells it from others, and how long a chunk
+    it reads, in tokens."""
+
+    engine: Engine
+    extractor: ChunkExtractor
+    name: str
+    chunk_tokens: int
+
+
+def open_indexer(options: IndexerOptions, encoder: SentenceEncoder) -> OpenIndexer:
+    """Load what the options name. Raises CheckpointError, HierarchyError, EngineError."""
+    topics = KindTopics(encoder)
+    if options.kind == "prompted":
+        engine = build_engine(options.engine, backbone=options.backbone)
+        extractor = PromptedChunkExtractor(
+            engine, topics, options.max_output_tokens, options.engine.constrain
+        )
+        name = f"prompted {options.backbone}"
+        return OpenIndexer(engine, extractor, name, Chunking.max_tokens)
+    return _open_adapters(options, topics)
+
+
+def _open_adapters(options: IndexerOptions, topics: KindTopics) -> OpenIndexer:
+    t2t = Component.open(options.t2t, "t2t")
+    adapters, name, ask = {T2T_ADAPTER: t2t.folder}, f"t2t {t2t.fingerprint}", None
+    if options.topic_helper is not None:
+        helper = open_helper(options.topic_helper, "topic")
+        adapters["topic"], ask = helper.folder, helper_requests(helper)
+        name = f"{name} topic {helper.fingerprint}"
+    make_request = triples_requests(t2t)
+    if options.engine.constrain:
+        make_request, name = held_to(triples_regex(), make_request), name + HELD
+    engine = build_engine(options.engine, backbone=t2t.backbone, adapters=adapters)
+    reads = max(int(t2t.config["max_source_tokens"]) - _PROMPT_TOKENS, _PROMPT_TOKENS)
+    return OpenIndexer(
+        engine, AdapterChunkExtractor(engine, make_request, topics, ask), name, reads
+    )
+
+
+def check_indexer(store: HierarchyStore, name: str) -> None:
+    """Note which indexing model a hierarchy is made with; refuse another one, naming both."""
+    known = store.about().get(INDEXER)
+    if known is None:
+        store.note({INDEXER: name})
+    elif known != name:
+        raise HierarchyError(
+            f"the hierarchy was begun with the indexing model '{known}', and '{name}' is given. "
+            "Use the first, or name another folder"
+        )
