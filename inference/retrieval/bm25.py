@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from inference.retrieval.passages import (
     write_meta,
 )
 from models.atomic import atomic_directory
+
+# Importing it turns its debug lines on.
+logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
 def tokenize(texts: Sequence[str], progress: bool = False) -> list[list[str]]:
