@@ -294,7 +294,13 @@ async def test_what_is_refused_is_named(
 
 
 async def test_what_changes_nothing_is_taken(address: str, session: ClientSession) -> None:
-    neutral = {"n": 1, "stream": False, "echo": None, "logit_bias": {}, "frequency_penalty": 0.0}
+    neutral: dict[str, Any] = {
+        "n": 1,
+        "stream": False,
+        "echo": None,
+        "logit_bias": {},
+        "frequency_penalty": 0.0,
+    }
     body = {"model": "tiny", "prompt": "x", "max_tokens": 1, "user": "me", **neutral}
     async with session.post(f"{address}/v1/completions", json=body) as response:
         assert response.status == 200, await response.text()
