@@ -294,7 +294,7 @@ async def test_what_is_refused_is_named(
 
 
 async def test_what_changes_nothing_is_taken(address: str, session: ClientSession) -> None:
-    neutral: dict[str, object] = {
+    neutral: dict[str, Any] = {
         "n": 1,
         "stream": False,
         "echo": None,

@@ -58,7 +58,7 @@ async def test_a_client_that_leaves_cancels_its_request() -> None:
         await engine.called.wait()
         assert server.running == 1
         call.cancel()
-        await asyncio.wait_for(engine.cancelled.wait(), 10)
+        await asyncio.wait_for(engine.cancelled.wait(), 60)
         await asyncio.sleep(0)
         assert (server.running, server.counts.abandoned) == (0, 1)
 
@@ -116,7 +116,7 @@ async def test_a_server_that_stops_finishes_what_runs_and_takes_no_more() -> Non
             assert response.status == 503
         assert not draining.done()
         engine.go_on.set()
-        await asyncio.wait_for(draining, 10)
+        await asyncio.wait_for(draining, 60)
         status, answer = await running
         assert (status, len(answer["choices"])) == (200, 2)
         assert (server.counts.answered, server.counts.output_tokens) == (1, 2)
@@ -130,6 +130,6 @@ async def test_a_drain_is_bounded() -> None:
             session.post(f"{address}/v1/completions", json={"model": "m", "prompt": "x"})
         )
         await engine.called.wait()
-        await asyncio.wait_for(server.drain(0.05), 10)
+        await asyncio.wait_for(server.drain(0.05), 60)
         await engine.close()
         assert (await call).status == 503
