@@ -29,9 +29,9 @@ from models.atomic import atomic_directory
 
 REPORT_FILE = "report.json"
 UPPER_BOUND = (
-    "The cost is an upper bound of calls that are each answered well at once: outputs of the "
-    "greatest length, and prompts that show earlier answers with these at theirs. An answer that "
-    "is refused is asked for once more."
+    "At most, for calls that are each answered well at once: outputs have the greatest length, and "
+    "prompts that depend on earlier answers show these at theirs. An answer that is refused is "
+    "asked for once more. Of an endpoint's model, tokens read are estimated by their characters."
 )
 
 
@@ -59,7 +59,8 @@ def run_stage(plan: StagePlan, options: argparse.Namespace) -> None:
     estimate, total = asyncio.run(_estimate(plan, options))
     columns, rows = estimate.table()
     print_table(f"Estimate of {plan.name}: {total} questions", columns, rows)
-    print(UPPER_BOUND)
+    if rows:
+        print(UPPER_BOUND)
     if options.dry_run:
         if options.json:
             emit_json({"dry_run": True, "questions": total, "estimate": estimate.as_dict()})

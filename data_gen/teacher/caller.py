@@ -118,7 +118,7 @@ class TeacherCaller:
     async def _attempt(self, key: str, call: TeacherCall, bill: StageBill) -> Answer:
         """Send a call once; what comes of it is in the journal before anybody sees it."""
         async with self._in_flight:
-            await self._sleep(self._not_before - time.monotonic())
+            await self._endpoint_is_ready()
             most = self._begin(key, call)
             bill.attempts += 1
             request = replace(call.request, deadline_seconds=self._limits.deadline_seconds)
@@ -161,6 +161,11 @@ class TeacherCaller:
         except JournalError as error:
             self.stop(str(error))
             raise RunStoppedError(self._reason) from error
+
+    async def _endpoint_is_ready(self) -> None:
+        """Wait as the endpoint asks, also where it asks for more while this waits."""
+        while (wait := self._not_before - time.monotonic()) > 0 and not self._stopped.is_set():
+            await self._sleep(wait)
 
     async def _sleep(self, seconds: float) -> None:
         """Wait, but not when the run is stopped."""

@@ -203,6 +203,28 @@ async def test_an_endpoint_s_wait_is_kept_by_every_call(journal: Journal) -> Non
     assert {prompt for prompt, _ in begun[1:]} == {"p", "q"}
 
 
+async def test_a_wait_that_grows_while_a_call_waits_is_kept(journal: Journal) -> None:
+    started = time.monotonic()
+    begun: list[tuple[str, float]] = []
+    delays = {"short": 0.0, "long": 0.05, "other": 0.0}
+
+    class Endpoint(FailingEngine):
+        async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            prompt = requests[0].prompt
+            begun.append((prompt, time.monotonic() - started))
+            await asyncio.sleep(delays[prompt])
+            if len(begun) <= 2:
+                raise TransientError("busy", retry_after=0.2 if prompt == "short" else 0.6)
+            return [Completion(prompt, (), 1, 1, "stop")]
+
+    asking = caller(Endpoint(), journal)
+    calls = [asyncio.create_task(asking.ask(call(prompt))) for prompt in ("short", "long")]
+    await asyncio.sleep(0.02)
+    await asyncio.gather(*calls, asking.ask(call("other")))
+    assert all(seconds >= 0.6 for _, seconds in begun[2:])
+    assert len(begun) == 5
+
+
 async def test_a_wait_of_hours_ends_the_run(journal: Journal) -> None:
     asking = caller(FailingEngine(times(9, TransientError("quota", 90_000.0))), journal)
     started = time.monotonic()
