@@ -56,6 +56,9 @@ _WH_WORD = re.compile(
     re.IGNORECASE,
 )
 _WHO_VERB = re.compile(r"^who\s+(?P<verb>[a-z]+)\s+(?P<rest>.+)$", re.IGNORECASE)
+_WHO_IS = re.compile(
+    r"^(?:who|what)\s+(?P<verb>is|was|are|were)\s+(?P<rest>the .+)$", re.IGNORECASE
+)
 _NOT_A_VERB = frozenset(
     [
         "is",
@@ -129,7 +132,8 @@ def step_triple(question: str, answer: str, title: str) -> Triple:
     """The triple that a filled decomposition step states.
 
     `entity >> relation` gives (entity, relation, answer); "Who issued the manifesto?" gives
-    (answer, issued, the manifesto); any other question gives (title, its words, answer).
+    (answer, issued, the manifesto), and so does "Who is the singer of the band?" where the answer
+    is the title; any other question gives (title, its words, answer).
     """
     pair = split_relation(question)
     if pair is not None:
@@ -137,5 +141,8 @@ def step_triple(question: str, answer: str, title: str) -> Triple:
     words = " ".join(question.split()).rstrip("?. ")
     match = _WHO_VERB.match(words)
     if match and match["verb"].lower() not in _NOT_A_VERB:
+        return Triple(answer, match["verb"].lower(), match["rest"])
+    match = _WHO_IS.match(words)
+    if match and title.casefold() == answer.casefold():
         return Triple(answer, match["verb"].lower(), match["rest"])
     return Triple(title, _WH_WORD.sub("", words) or words, answer)

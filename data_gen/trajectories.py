@@ -78,11 +78,11 @@ def trajectory_samples(
     state = _State()
     samples = [_plan_sample(record, state, Plan(PlanAction.SUBQ, record.question))]
     passages = retrieved[record.question]
-    for position, step in enumerate(steps):
+    for number, step in enumerate(steps):
         # A step in the question's own words is asked with it, and not a second time.
         if wording(step.subquery) == wording(record.question):
-            passages = with_gold(passages, step, f"{record.id}/{position}", options)
-            state.asked.add(position)
+            passages = with_gold(passages, step, f"{record.id}/{number}", options)
+            state.asked.add(number)
     _retrieve(record, record.question, passages, state, triples_of, options)
     while (position := state.next_step(steps)) is not None:
         step = steps[position]

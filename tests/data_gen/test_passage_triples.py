@@ -142,6 +142,8 @@ def test_questions_in_words() -> None:
         "Robert Peel", "issued", "the Tamworth manifesto"
     )
     assert step_triple("Who is the king of X?", "Jo", "X") == Triple("X", "is the king of X", "Jo")
+    # The passage on the answer itself says who it is, not that Jo is Jo.
+    assert step_triple("Who is the king of X?", "jo", "Jo") == Triple("jo", "is", "the king of X")
     assert step_triple("When was X chartered?", "1701", "X") == Triple(
         "X", "was X chartered", "1701"
     )
