@@ -78,9 +78,10 @@ def support(steps: Sequence[HistoryStep], position: int) -> Support:
 
 def _concerns(subquery: str, names: Sequence[str], triple: Triple) -> bool:
     """Whether a triple names what is asked about; for a question without names, shares a word."""
-    if _same(subquery, names, triple.subject) or any(_holds(triple.object, n) for n in names):
+    fields = (triple.subject, triple.predicate, triple.object)
+    if _holds(subquery, triple.subject) or any(_holds(f, name) for f in fields for name in names):
         return True
-    words = set(_words(f"{triple.subject} {triple.predicate} {triple.object}").split())
+    words = {word for field in fields for word in _words(field).split()}
     return not names and bool(words & set(_words(subquery).split()) - _OPENERS - _LINKS)
 
 

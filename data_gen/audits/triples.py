@@ -2,7 +2,7 @@
 
 from data_gen.audits.findings import Choice, Example, Finding, Reservoir, Severity, graded
 from data_gen.audits.table import Seen
-from data_gen.entity_text import entity_key
+from data_gen.entity_text import plain_words
 from models.formats.records import RasSample, TriplesSample
 from models.formats.triples import Triple
 
@@ -15,8 +15,8 @@ def shown_triples(sample: RasSample | TriplesSample) -> list[Triple]:
 
 
 def is_self_loop(triple: Triple) -> bool:
-    """Whether subject and object are one name, up to writing."""
-    return entity_key(triple.subject) == entity_key(triple.object)
+    """Whether subject and object are one name; "Dawn (album)" and "Dawn" are two."""
+    return plain_words(triple.subject) == plain_words(triple.object)
 
 
 class EmptyTriples:

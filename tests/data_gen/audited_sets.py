@@ -1,8 +1,13 @@
-"""Small sets of supervision for audits: clean ones, written as a builder writes them."""
+"""Small clean sets of supervision, written as a builder writes them, and their audit."""
 
 import json
 from pathlib import Path
 from typing import Any
+
+from data_gen.audits.findings import Finding, Severity
+from data_gen.audits.inputs import split_files
+from data_gen.audits.run import Audit, Settings
+from data_gen.card import token_counter
 
 Record = dict[str, Any]
 Splits = dict[str, list[Any]]
@@ -112,3 +117,16 @@ def by_id(splits: Splits, sample_id: str) -> Record:
     """The record of that id, to be changed in place."""
     records = [r for items in splits.values() for r in items if isinstance(r, dict)]
     return next(record for record in records if record["id"] == sample_id)
+
+
+def findings(folder: Path, **options: Any) -> dict[str, Finding]:
+    """All findings of a folder, by name, lengths in words."""
+    count_tokens, _ = token_counter("words")
+    outcome = Audit(split_files([str(folder)]), Settings(count_tokens, **options)).run()
+    return {finding.name: finding for finding in outcome.findings}
+
+
+def found(folder: Path, **options: Any) -> dict[str, int]:
+    """What was found and how often; what is fine is left out."""
+    every = findings(folder, **options)
+    return {n: f.count for n, f in every.items() if f.severity is not Severity.OK}

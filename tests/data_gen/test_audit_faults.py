@@ -1,185 +1,24 @@
 """Every fault that an audit knows, planted alone in a clean set, is found and nothing else is."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_gen.audits.findings import Choice, Finding, Severity
-from data_gen.audits.inputs import split_files
-from data_gen.audits.run import Audit, Settings
-from data_gen.card import token_counter
+from data_gen.audits.findings import Choice, Severity
 from tests.data_gen.audited_sets import (
-    CARD,
-    Record,
-    Splits,
     by_id,
     clean_conditions,
     clean_ras,
     clean_triples,
-    film_text,
-    no_hop,
-    one_hop,
+    findings,
+    found,
     sample,
-    two_hops,
     write_lines,
     write_set,
 )
-
-ADDS, LABEL, HISTORY = "author", "label", "history"
-
-
-def findings(folder: Path, **options: Any) -> dict[str, Finding]:
-    """All findings of a folder, by name, lengths in words."""
-    count_tokens, _ = token_counter("words")
-    outcome = Audit(split_files([str(folder)]), Settings(count_tokens, **options)).run()
-    return {finding.name: finding for finding in outcome.findings}
-
-
-def found(folder: Path, **options: Any) -> dict[str, int]:
-    """What was found and how often; what is fine is left out."""
-    every = findings(folder, **options)
-    return {n: f.count for n, f in every.items() if f.severity is not Severity.OK}
-
-
-# Each takes a clean set and plants one fault in question number `n`.
-def broken(splits: Splits, n: int) -> None:
-    del by_id(splits, f"one{n}/plan/0")["question"]
-
-
-def not_json(splits: Splits, n: int) -> None:
-    splits["train"].append('{"id": "cut off')
-
-
-def half_a_surrogate(splits: Splits, n: int) -> None:
-    by_id(splits, f"one{n}/answer")[LABEL] = "\ud800"
-
-
-def blank_label(splits: Splits, n: int) -> None:
-    by_id(splits, f"one{n}/answer")[LABEL] = " "
-
-
-def blank_triple(splits: Splits, n: int) -> None:
-    by_id(splits, f"one{n}/answer")[HISTORY][0]["triples"][0][1] = ""
-
-
-def no_plan(splits: Splits, n: int) -> None:
-    by_id(splits, f"one{n}/plan/1")[LABEL] = "[SUFFICIENT] Who wrote it?"
-
-
-def enough_of_nothing(splits: Splits, n: int) -> None:
-    by_id(splits, f"one{n}/plan/0")[LABEL] = "[SUFFICIENT]"
-
-
-def step_in_other_split(splits: Splits, n: int) -> None:
-    moved = by_id(splits, f"two{n}/plan/1")
-    splits["train"].remove(moved)
-    splits["dev"].append(moved)
-
-
-def same_words_in_other_split(splits: Splits, n: int) -> None:
-    question = f"who wrote the novel  TIDE{n}"
-    splits["dev"].append(sample("twin/plan/0", "plan", question, [], f"[SUBQ] {question}"))
-
-
-def two_labels(splits: Splits, n: int) -> None:
-    other = by_id(splits, f"two{n}/answer")
-    splits["train"].append({**other, "id": "twin/answer", LABEL: "Elsewhere"})
-
-
-def sample_twice(splits: Splits, n: int) -> None:
-    splits["train"].append({**by_id(splits, f"none{n}/answer"), "id": "twin/answer"})
-
-
-def id_twice(splits: Splits, n: int) -> None:
-    by_id(splits, f"none{n}/answer")["id"] = f"one{n}/answer"
-
-
-def asks_again(splits: Splits, n: int) -> None:
-    plan = by_id(splits, f"two{n}/plan/1")
-    plan[LABEL] = f"[SUBQ] {plan['question'].upper()}"
-
-
-def shows_twice(splits: Splits, n: int) -> None:
-    steps = by_id(splits, f"two{n}/answer")[HISTORY]
-    steps.append(steps[1])
-
-
-def names_answer(splits: Splits, n: int) -> None:
-    by_id(splits, f"two{n}/plan/1")[LABEL] = f"[SUBQ] Who was born in the Brill{n}?"
-
-
-def names_found_answer(splits: Splits, n: int) -> None:
-    by_id(splits, f"two{n}/plan/2")[LABEL] = f"[SUBQ] Where is Brill{n}?"
-
-
-def second_step(splits: Splits, n: int, triples: list[list[str]]) -> None:
-    for state in ("plan/2", "answer"):
-        by_id(splits, f"two{n}/{state}")[HISTORY][1]["triples"] = triples
-
-
-def nothing_new(splits: Splits, n: int) -> None:
-    second_step(splits, n, [])
-    for state in ("plan/1", "plan/2", "answer"):
-        step = by_id(splits, f"two{n}/{state}")[HISTORY][0]
-        step["triples"].append([f"Roe{n}", "occupation", "director"])
-
-
-def nothing_came(splits: Splits, n: int) -> None:
-    second_step(splits, n, [])
-
-
-def other_things_came(splits: Splits, n: int) -> None:
-    second_step(splits, n, [["Lake", "place of birth", "Poland"]])
-
-
-def nothing_suffices(splits: Splits, n: int) -> None:
-    by_id(splits, f"one{n}/plan/1")[HISTORY][0]["triples"] = []
-
-
-def answer_from_nothing(splits: Splits, n: int) -> None:
-    by_id(splits, f"one{n}/answer")[HISTORY][0]["triples"] = []
-
-
-def says_nothing(splits: Splits, n: int) -> None:
-    by_id(splits, f"two{n}/answer")[HISTORY][0]["triples"].append([f"Roe{n}", "is", f"the Roe{n}"])
-
-
-def goes_on_from_nothing(splits: Splits, n: int) -> None:
-    by_id(splits, f"two{n}/plan/1")[HISTORY][0]["triples"] = []
-
-
-FAULTS: dict[str, tuple[Callable[[Splits, int], None], str, Severity]] = {
-    function.__name__: (function, name, severity)
-    for function, name, severity in [
-        (broken, "broken_record", Severity.ERROR),
-        (not_json, "broken_record", Severity.ERROR),
-        (half_a_surrogate, "broken_record", Severity.ERROR),
-        (blank_label, "blank_field", Severity.ERROR),
-        (blank_triple, "blank_field", Severity.ERROR),
-        (no_plan, "bad_plan_label", Severity.ERROR),
-        (enough_of_nothing, "bad_plan_label", Severity.ERROR),
-        (step_in_other_split, "question_in_two_splits", Severity.ERROR),
-        (same_words_in_other_split, "question_wording_in_two_splits", Severity.ERROR),
-        (two_labels, "contradictory_labels", Severity.ERROR),
-        (sample_twice, "repeated_sample", Severity.WARNING),
-        (id_twice, "repeated_id", Severity.WARNING),
-        (asks_again, "repeated_subquery", Severity.ERROR),
-        (shows_twice, "history_repeats", Severity.WARNING),
-        (names_answer, "subquery_names_answer", Severity.ERROR),
-        (names_found_answer, "subquery_names_found_answer", Severity.NOTE),
-        (nothing_new, "nothing_new", Severity.NOTE),
-        (nothing_came, "empty_retrieval", Severity.WARNING),
-        (other_things_came, "retrieval_elsewhere", Severity.WARNING),
-        (nothing_suffices, "sufficient_without_triples", Severity.ERROR),
-        (answer_from_nothing, "answer_without_triples", Severity.WARNING),
-        (says_nothing, "self_loop", Severity.WARNING),
-        (goes_on_from_nothing, "empty_graph", Severity.NOTE),
-    ]
-}
+from tests.data_gen.planted_faults import FAULTS, names_answer, nothing_came, other_things_came
 
 
 def test_clean_sets_have_no_finding(tmp_path: Path) -> None:
@@ -210,8 +49,6 @@ def test_faults_planted_together_are_each_counted(
     expected: dict[str, int] = {}
     for number, fault in enumerate(chosen):
         plant, name, _ = FAULTS[fault]
-        if name in ("contradictory_labels", "repeated_sample") and "twin" in str(splits):
-            continue
         plant(splits, number)
         expected[name] = expected.get(name, 0) + 1
     folder = write_set(tmp_path, splits)
@@ -272,91 +109,3 @@ def test_more_than_a_tenth_of_steps_without_support_are_an_error(tmp_path: Path)
     for name, count in (("retrieval_elsewhere", 2), ("empty_retrieval", 1)):
         assert every[name].severity is Severity.ERROR
         assert (every[name].count, every[name].of) == (count, 20)
-
-
-def test_balance(tmp_path: Path) -> None:
-    chains = [record for n in range(4) for record in two_hops(n)]
-    single = [record for n in range(4) for record in one_hop(n)]
-    direct = [record for n in range(4) for record in no_hop(n)]
-    without_direct = write_set(tmp_path / "a", {"train": [*chains, *single]})
-    assert set(found(without_direct)) == {"missing_kind", "far_from_paper"}
-    counted = write_set(tmp_path / "b", {"train": [*chains, *no_hop(1)]})
-    assert set(found(counted)) == {"steps_foretell_label"}
-    more = [record for n in range(4, 30) for record in no_hop(n)]
-    idle = write_set(tmp_path / "c", {"train": [*chains, *single, *direct, *more]})
-    assert set(found(idle)) == {"first_plans_ask_nothing", "far_from_paper"}
-
-
-def test_lengths_are_held_to_the_limits(tmp_path: Path) -> None:
-    splits = clean_ras()
-    splits["train"] += [
-        sample("long/plan/0", "plan", "word " * 500, [], "[NO_RETRIEVAL]"),
-        sample("wide/answer", "answer", "How?", [], "word " * 40),
-    ]
-    limits = {"max_tokens": 400, "max_label_tokens": 30}
-    folder = write_set(tmp_path, splits)
-    assert found(folder, **limits) == {"long_prompt": 1, "long_label": 1}
-    assert found(folder) == {}
-
-
-LICENCES: dict[str, tuple[Record | None, dict[str, int]]] = {
-    "none": ({"sources": [{"licence": "see the source's records"}]}, {"licence_unknown": 1}),
-    "missing": ({"sources": [{"name": "x"}, *CARD["sources"]]}, {"licence_unknown": 1}),
-    "part": ({"sources": [{"name": "x", "licence": "MIT; not stated"}]}, {"licence_unknown": 1}),
-    "nc": ({"sources": [{"licence": "CC BY-NC-SA 4.0"}]}, {"licence_non_commercial": 1}),
-    "no sources": ({"title": "x"}, {"no_sources": 1}),
-    "no card": (None, {"no_sources": 1}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", LICENCES)
-def test_licences(case: str, tmp_path: Path) -> None:
-    card, expected = LICENCES[case]
-    assert found(write_set(tmp_path, clean_ras(), card)) == expected
-
-
-def test_passages_are_held_apart(tmp_path: Path) -> None:
-    splits = clean_triples()
-    splits["dev"].append(splits["train"][0])
-    # The sample is repeated, too.
-    assert found(write_set(tmp_path / "id", splits)) == {
-        "passage_in_two_splits": 1,
-        "repeated_sample": 1,
-        "repeated_id": 1,
-    }
-    splits = clean_triples()
-    twin = {**splits["train"][0], "id": "twin", "text": film_text(0).replace(". ", " . ")}
-    splits["dev"].append(twin)
-    assert found(write_set(tmp_path / "text", splits)) == {"passage_wording_in_two_splits": 1}
-    conditions = clean_conditions()
-    conditions["dev"].append(conditions["train"].pop(0))
-    assert found(write_set(tmp_path / "c", conditions)) == {"passage_in_two_splits": 1}
-
-
-@pytest.mark.parametrize("make", [clean_triples, clean_conditions])
-def test_passages_of_test_questions_are_found_whole_and_cut(
-    make: Callable[[], Splits], tmp_path: Path
-) -> None:
-    splits = make()
-    for record in splits["train"]:
-        record["text"] = record["text"].replace(" It was shown once.", "")
-    title, text = film_text(1).split(": ", 1)
-    other, unused = film_text(2).split(": ", 1)
-    test = {
-        "id": "t", "question": "?", "answer": "x",
-        "context": [[title, [text]], [other, [unused]]], "supporting_facts": [[title, 0]],
-    }  # fmt: skip
-    exclude = [write_lines(tmp_path / "test.jsonl", [test])]
-    assert found(write_set(tmp_path / "set", splits), exclude=exclude) == {"test_passage": 1}
-
-
-def test_labels_of_passages(tmp_path: Path) -> None:
-    splits = clean_triples()
-    splits["train"].append({**splits["train"][0], "id": "twin", "triples": [["a", "b", "c"]]})
-    splits["train"][1]["triples"] = []
-    splits["train"][2]["triples"].append(["Roe", "is", "roe"])
-    expected = {"contradictory_labels": 1, "no_triples": 1, "self_loop": 1}
-    assert found(write_set(tmp_path / "t", splits)) == expected
-    conditions = clean_conditions()
-    conditions["train"].append({**conditions["train"][0], "id": "film0/7"})
-    assert found(write_set(tmp_path / "c", conditions)) == {"repeated_sample": 1}

@@ -162,6 +162,8 @@ def step(subquery: str, *triples: tuple[str, str, str]) -> HistoryStep:
         (step("Who directed The Zone (2017 Film)?", ("Zone", "x", "y")), Support.ABOUT),
         (step("Who directed it?", ("Lake", "directed by", "Roe")), Support.ABOUT),
         (step("Who founded Brill?", ("Roe", "founder of", "the Brill (town)")), Support.ABOUT),
+        (step("Who founded Brill?", ("It", "was Brill founded by", "Roe")), Support.ABOUT),
+        (step("Who founded Ann Brill?", ("Lake", "Ann", "Brill")), Support.ELSEWHERE),
         (step("Who founded Brill?", ("Brillon", "founder", "x")), Support.ELSEWHERE),
         (step("who founded it?", ("Lake", "country", "Poland")), Support.ELSEWHERE),
         (step("Who founded Brill?"), Support.EMPTY),
