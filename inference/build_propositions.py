@@ -16,25 +16,19 @@ from tqdm import tqdm
 
 from evaluation.report import emit_json, print_table
 from inference.command_line import command, configure_logging, positive_int
-from inference.components import (
-    T2T_ADAPTER,
-    Component,
-    prompted_triples_request,
-    triples_requests,
-)
+from inference.components import T2T_ADAPTER, Component
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.open_engine import build_engine
-from inference.extraction import HELD, TripleExtractor, chunks, held_to
+from inference.extraction import TripleExtractor, chunks
 from inference.knowledge_base.output_log import DuplicateDocumentError
 from inference.loop_groups import checkpoint_or_none
 from inference.loop_options import LoopOptions
+from inference.open_extractor import extractor_name, open_extractor
 from inference.propositions.index import PropositionIndex
 from inference.propositions.parts import Document, PropositionIndexError
 from inference.retrieval.passages import Passage, load_corpus
 from inference.retrieval.question_contexts import documents_of_questions
-from inference.triple_cache import TripleCache, passage_key
-from models.backbone import cache_folder
-from models.formats.grammars import triples_regex
+from inference.triple_cache import passage_key
 from models.sentence_encoder import load_sentence_encoder
 
 # A kill loses what was embedded of one part; what was extracted is in the cache.
@@ -127,12 +121,12 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         corpus = documents_of_questions(corpus, arguments.questions, arguments.question_limit)
     component = Component.open(arguments.t2t, "t2t") if arguments.t2t else None
     encoder = load_sentence_encoder(arguments.encoder)
-    model = extractor_name(component, arguments)
+    model = extractor_name(component or arguments.backbone, arguments.constrain)
     # Fails on an index of another encoder or extractor before hours of extraction, not after.
     index = PropositionIndex.load(arguments.out, encoder, model)
     documents = new_documents(index, corpus[: arguments.limit])
     if documents:
-        await _extend(index, documents, component, model, arguments)
+        await _extend(index, documents, component, arguments)
     if not index.propositions:
         raise PropositionIndexError(
             f"no triple in {len(index.documents)} documents: is the extractor, "
@@ -142,17 +136,10 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"added now": len(documents), **counts_of(index), "seconds": seconds}
 
 
-def extractor_name(component: Component | None, arguments: argparse.Namespace) -> str:
-    """What tells the extractor from others, in the index and in the cache."""
-    name = component.fingerprint if component else f"prompted {arguments.backbone}"
-    return name + (HELD if arguments.constrain else "")
-
-
 async def _extend(
     index: PropositionIndex,
     documents: Sequence[Passage],
     component: Component | None,
-    model: str,
     arguments: argparse.Namespace,
 ) -> None:
     engine = build_engine(
@@ -160,16 +147,14 @@ async def _extend(
         backbone=component.backbone if component else arguments.backbone,
         adapters={T2T_ADAPTER: component.folder} if component else {},
     )
-    make_request = triples_requests(component) if component else prompted_triples_request
-    if arguments.constrain:
-        make_request = held_to(triples_regex(), make_request)
-    cache = TripleCache(arguments.cache or cache_folder() / "triples.sqlite", model)
+    extractor = open_extractor(
+        engine, component or arguments.backbone, arguments.cache, arguments.constrain
+    )
     try:
-        extractor = TripleExtractor(engine, make_request, cache)
         await add_to_index(index, documents, extractor, arguments.out)
     finally:
         await engine.close()
-        cache.close()
+        extractor.cache.close()
 
 
 @command

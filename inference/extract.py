@@ -21,7 +21,7 @@ from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.open_engine import build_engine
 from inference.extraction import TripleExtractor, chunks
 from inference.loop_options import LoopOptions
-from inference.open_loop import open_extractor
+from inference.open_extractor import open_extractor
 from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus
 from models.formats.prompts import passage_text
 from models.formats.records import TriplesSample, read_records, write_records

@@ -2,20 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from inference.components import (
     RAS_ADAPTER,
     T2T_ADAPTER,
     Component,
     open_helper,
-    prompted_triples_request,
     reader_inputs,
-    triples_requests,
 )
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
-from inference.extraction import HELD, RequestMaker, TripleExtractor, held_to
+from inference.extraction import TripleExtractor
 from inference.loop_groups import T2RAG, TH_RAG, TRIG_NAV, helpers_of
 from inference.loop_options import LOOPS_OVER_TRIPLES, MULTI_ROUND_BASELINES, LoopOptions
 from inference.loops.graph_reader import GraphReader, chat_input
@@ -29,14 +26,13 @@ from inference.loops.react import ReactLoop
 from inference.loops.self_ask import SelfAskLoop
 from inference.loops.single_shot import SingleShotLoop
 from inference.loops.th_rag import ThRagLoop
+from inference.open_extractor import open_extractor
 from inference.open_graph_loops import open_th_rag, open_trig_nav
 from inference.open_t2rag import build_t2rag
 from inference.open_tri_rag import open_tri_rag
 from inference.retrieval.open_retriever import build_retriever
 from inference.retrieval.passages import Passage
 from inference.triple_cache import TripleCache
-from models.backbone import cache_folder
-from models.formats.grammars import triples_regex
 
 BASELINES: dict[str, Callable[[PassageSteps], Loop]] = {
     "ircot": IrcotLoop,
@@ -62,25 +58,6 @@ class OpenLoop:
         await self.engine.close()
         if self.cache is not None:
             self.cache.close()
-
-
-def open_extractor(
-    engine: Engine,
-    component: Component | str,
-    cache: Path | None,
-    constrain: bool = False,
-) -> TripleExtractor:
-    """The text-to-triples model, or an untrained one by its name, over its persistent cache;
-    `constrain` holds it to its grammar.
-    """
-    path = cache or cache_folder() / "triples.sqlite"
-    make_request: RequestMaker = prompted_triples_request
-    model = f"prompted {component}"
-    if isinstance(component, Component):
-        make_request, model = triples_requests(component), component.fingerprint
-    if constrain:
-        make_request, model = held_to(triples_regex(), make_request), model + HELD
-    return TripleExtractor(engine, make_request, TripleCache(path, model))
 
 
 def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
