@@ -89,7 +89,7 @@ class ConditionExtractor(nn.Module):
             num_items_in_batch: label tokens of the whole optimizer step.
 
         Returns:
-            `loss`; `logits` of the label positions alone [L, vocabulary].
+            `loss`; `logits` of the label positions alone [L, vocabulary], none while training.
         """
         return causal_loss(
             self.model,

@@ -82,8 +82,8 @@ class TextToTriples(TunedModel):
             num_items_in_batch: label tokens of the whole optimizer step.
 
         Returns:
-            `loss`; `logits` of the label positions alone [L, vocabulary] for a causal model,
-            [B, target length, vocabulary] for an encoder-decoder one.
+            `loss`; `logits` of the label positions alone [L, vocabulary] for a causal model (none
+            while training), [B, target length, vocabulary] for an encoder-decoder one.
         """
         if not self.is_encoder_decoder:
             return super().forward(input_ids, attention_mask, labels, num_items_in_batch)

@@ -70,7 +70,7 @@ class TunedModel(nn.Module):
             num_items_in_batch: label tokens of the whole optimizer step.
 
         Returns:
-            `loss`; `logits` of the label positions alone [L, vocabulary].
+            `loss`; `logits` of the label positions alone [L, vocabulary], none while training.
         """
         return causal_loss(
             self.model, attention_mask, labels, num_items_in_batch, input_ids=input_ids

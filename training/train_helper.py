@@ -5,13 +5,11 @@ accelerate launch training/train_helper.py --config configs/helper_smollm2.yaml 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
-
-from accelerate import Accelerator
 
 from models.backbone import load_tokenizer
 from models.formats.records import HelperTask, InstructionSample
-from models.instruction_processor import InstructionProcessor
 from models.instruction_tuned import (
     InstructionTuned,
     InstructionTunedConfig,
@@ -20,13 +18,13 @@ from models.instruction_tuned import (
 from training.checkpoints import resume_folder
 from training.collators import Collator
 from training.config import ConfigError
-from training.passage_samples import encode_passages, generate_about
-from training.samples import SampleSet, choose, read_samples
+from training.passage_samples import encode_passages
+from training.samples import read_samples
 from training.settings import T2TSettings
-from training.setup import Recipe, Validator, lora_targets, run_command
+from training.setup import Recipe, lora_targets, run_command
 from training.start_from import check_same_shapes
-from training.validation import validation_loss
 from training.validation_helper import score_helper
+from training.validation_passages import passage_validator
 
 
 def main() -> None:
@@ -46,7 +44,13 @@ def prepare(settings: T2TSettings) -> Recipe:
     dev = encode_passages(settings, processor.encode_sample, dev_records) if dev_records else None
     module = load_module(settings, config, resume)
     collate = Collator(int(tokenizer.pad_token_id))
-    validate = _validator(settings, module, processor, collate, dev) if dev else None
+    validate = (
+        passage_validator(
+            settings, module, processor, collate, dev, attrgetter("prompt"), score_helper
+        )
+        if dev
+        else None
+    )
     return Recipe(settings, module, tokenizer, train, collate, validate, resume)
 
 
@@ -117,29 +121,6 @@ def _read(settings: T2TSettings, path: str, limit: int) -> tuple[list[Instructio
         return [], 0
     data = settings.data
     return read_samples(path, InstructionSample, limit, settings.train.seed, data.skip_bad_records)
-
-
-def _validator(
-    settings: T2TSettings,
-    module: InstructionTuned,
-    processor: InstructionProcessor,
-    collate: Collator,
-    dev: SampleSet[InstructionSample],
-) -> Validator:
-    positions = choose(len(dev), settings.validation.samples, settings.train.seed)
-    chosen = [dev.records[position] for position in positions]
-    batch_size = settings.validation.batch_size
-
-    def validate(accelerator: Accelerator) -> dict[str, float]:
-        loss = validation_loss(module, dev.samples, collate, batch_size, accelerator)
-        figures = {"loss": loss}
-        if chosen:
-            prompts = [record.prompt for record in chosen]
-            outputs = generate_about(module, processor, prompts, batch_size, accelerator)
-            figures.update(score_helper(outputs, chosen))
-        return figures
-
-    return validate
 
 
 if __name__ == "__main__":

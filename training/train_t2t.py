@@ -4,9 +4,8 @@ accelerate launch training/train_t2t.py --config configs/t2t_smollm2.yaml [key=v
 """
 
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
-
-from accelerate import Accelerator
 
 from models.backbone import load_tokenizer
 from models.formats.records import TriplesSample
@@ -18,12 +17,12 @@ from models.text_to_triples import (
 from models.text_to_triples_processor import TextToTriplesProcessor
 from training.checkpoints import resume_folder
 from training.collators import Collator
-from training.passage_samples import encode_passages, generate_about
-from training.samples import SampleSet, choose, read_samples
+from training.passage_samples import encode_passages
+from training.samples import read_samples
 from training.settings import T2TSettings
-from training.setup import Recipe, Validator, lora_targets, run_command
+from training.setup import Recipe, lora_targets, run_command
 from training.start_from import check_same_shapes
-from training.validation import validation_loss
+from training.validation_passages import passage_validator
 from training.validation_t2t import score_t2t
 
 
@@ -48,7 +47,11 @@ def prepare(settings: T2TSettings) -> Recipe:
     collate = Collator(int(tokenizer.pad_token_id))
     train = encode_passages(settings, processor.encode_sample, train_records, bad)
     dev = encode_passages(settings, processor.encode_sample, dev_records) if dev_records else None
-    validate = _validator(settings, module, processor, collate, dev) if dev else None
+    validate = (
+        passage_validator(settings, module, processor, collate, dev, attrgetter("text"), score_t2t)
+        if dev
+        else None
+    )
     return Recipe(settings, module, tokenizer, train, collate, validate, resume)
 
 
@@ -86,29 +89,6 @@ def _read(settings: T2TSettings, path: str, limit: int) -> tuple[list[TriplesSam
         return [], 0
     data = settings.data
     return read_samples(path, TriplesSample, limit, settings.train.seed, data.skip_bad_records)
-
-
-def _validator(
-    settings: T2TSettings,
-    module: TextToTriples,
-    processor: TextToTriplesProcessor,
-    collate: Collator,
-    dev: SampleSet[TriplesSample],
-) -> Validator:
-    positions = choose(len(dev), settings.validation.samples, settings.train.seed)
-    chosen = [dev.records[position] for position in positions]
-    batch_size = settings.validation.batch_size
-
-    def validate(accelerator: Accelerator) -> dict[str, float]:
-        loss = validation_loss(module, dev.samples, collate, batch_size, accelerator)
-        figures = {"loss": loss}
-        if chosen:
-            texts = [record.text for record in chosen]
-            outputs = generate_about(module, processor, texts, batch_size, accelerator)
-            figures.update(score_t2t(outputs, chosen))
-        return figures
-
-    return validate
 
 
 if __name__ == "__main__":

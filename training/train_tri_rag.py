@@ -4,9 +4,9 @@ accelerate launch training/train_tri_rag.py --config configs/tri_rag_smollm2.yam
 """
 
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
-from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
 from models.backbone import load_tokenizer
@@ -24,12 +24,12 @@ from models.formats.records import ConditionSample
 from training.checkpoints import resume_folder
 from training.collators import Collator
 from training.config import ConfigError
-from training.passage_samples import encode_passages, generate_about
-from training.samples import SampleSet, choose, read_samples
+from training.passage_samples import encode_passages
+from training.samples import choose, read_samples
 from training.settings import Initialisation, TriRagSettings
-from training.setup import Recipe, Validator, lora_targets, run_command
+from training.setup import Recipe, lora_targets, run_command
 from training.start_from import check_same_shapes
-from training.validation import validation_loss
+from training.validation_passages import passage_validator
 from training.validation_tri_rag import score_tri_rag
 
 
@@ -51,7 +51,13 @@ def prepare(settings: TriRagSettings) -> Recipe:
     dev = encode_passages(settings, processor.encode_sample, dev_records) if dev_records else None
     module = load_module(settings, config, tokenizer, resume)
     collate = Collator(int(tokenizer.pad_token_id))
-    validate = _validator(settings, module, processor, collate, dev) if dev else None
+    validate = (
+        passage_validator(
+            settings, module, processor, collate, dev, attrgetter("text"), score_tri_rag
+        )
+        if dev
+        else None
+    )
     return Recipe(settings, module, tokenizer, train, collate, validate, resume)
 
 
@@ -155,28 +161,6 @@ def _read(settings: TriRagSettings, path: str, limit: int) -> tuple[list[Conditi
     records, bad = read_samples(path, ConditionSample, 0, seed, settings.data.skip_bad_records)
     passages = by_passage(records)
     return [passages[i] for i in choose(len(passages), limit or len(passages), seed)], bad
-
-
-def _validator(
-    settings: TriRagSettings,
-    module: ConditionExtractor,
-    processor: ConditionProcessor,
-    collate: Collator,
-    dev: SampleSet[ConditionedPassage],
-) -> Validator:
-    positions = choose(len(dev), settings.validation.samples, settings.train.seed)
-    chosen = [dev.records[position] for position in positions]
-    batch_size = settings.validation.batch_size
-
-    def validate(accelerator: Accelerator) -> dict[str, float]:
-        figures = {"loss": validation_loss(module, dev.samples, collate, batch_size, accelerator)}
-        if chosen:
-            texts = [passage.text for passage in chosen]
-            outputs = generate_about(module, processor, texts, batch_size, accelerator)
-            figures.update(score_tri_rag(outputs, chosen))
-        return figures
-
-    return validate
 
 
 if __name__ == "__main__":
