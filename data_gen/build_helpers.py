@@ -11,21 +11,23 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from data_gen.card import instruction_figures, token_counter, write_card
+from data_gen.card import token_counter, write_card
+from data_gen.checked_samples import CheckedSamples, check_labels
+from data_gen.figures import InstructionFigures
 from data_gen.helper_material import SampleOptions
 from data_gen.helpers_build import HelpersBuild
-from data_gen.labels import CheckedSamples, check_labels
 from data_gen.source_args import add_common_options, named_path
-from data_gen.streaming.tallies import CountTokens
+from data_gen.streaming.observed import observed
+from data_gen.streaming.workspace import output
 from data_gen.write_splits import write_splits
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
-from models.atomic import atomic_directory
 from models.formats.records import InstructionSample
 
 SAMPLES_TO_READ = 20
@@ -86,18 +88,17 @@ def make_card(
     build: HelpersBuild,
     checked: CheckedSamples[InstructionSample],
     counts: dict[str, int],
-    count_tokens: CountTokens,
+    figures: dict[str, Any],
     unit: str,
 ) -> dict[str, Any]:
     """The card of a build."""
-    samples = checked.samples
-    step = max(len(samples) // SAMPLES_TO_READ, 1)
+    step = max(len(checked) // SAMPLES_TO_READ, 1)
     return {
         "title": f"Helper samples: {build.options.task}",
         "task": build.options.task,
         "splits": counts,
         "counted_in": unit,
-        "figures": instruction_figures(samples, count_tokens),
+        "figures": figures,
         "counts": {
             **build.counts,
             "prompts that came again": checked.repeats,
@@ -115,7 +116,7 @@ def make_card(
         },
         "sources": build.reader.sources,
         "seed": build.options.seed,
-        "samples_to_read": [s.to_json() for s in samples[::step][:SAMPLES_TO_READ]],
+        "samples_to_read": [s.to_json() for s in islice(checked, 0, SAMPLES_TO_READ * step, step)],
     }
 
 
@@ -126,16 +127,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
     # It says that it builds an index, once a question.
     logging.getLogger("bm25s").setLevel(logging.WARNING)
-    build = HelpersBuild(options)
-    checked = check_labels(build.samples(), drop_contradictions=True)
-    if not checked.samples:
-        raise SystemExit(f"no samples: the sources hold no annotation for the task {options.task}")
-    count_tokens, unit = token_counter(options.tokenizer)
-    with atomic_directory(options.out) as folder:
+    with output(options.out) as (folder, work):
+        build = HelpersBuild(options, work)
+        checked = check_labels(build.samples(), True, InstructionSample, work)
+        if not len(checked):
+            problem = f"the sources hold no annotation for the task {options.task}"
+            raise SystemExit(f"no samples: {problem}")
+        count_tokens, unit = token_counter(options.tokenizer)
+        figures = InstructionFigures(count_tokens, work)
         counts = write_splits(
-            folder, checked.samples, lambda s: s.source_id, options.seed, options.fractions
+            folder,
+            observed(checked, figures.add),
+            lambda s: s.source_id,
+            options.seed,
+            options.fractions,
         )
-        card = make_card(build, checked, counts, count_tokens, unit)
+        card = make_card(build, checked, counts, figures.figures(), unit)
         write_card(folder, card)
     rows = [[key, value] for key, value in {**counts, **card["counts"]}.items()]
     print_table(f"Helper samples: {options.task}", ["what", "count"], rows)

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_gen.shard_files import report_shard, write_shard
 from data_gen.shards import WHOLE, add_shard_option
-from data_gen.source_args import add_common_options, named_path, parse_options
+from data_gen.source_args import add_common_options, named_path, parse_options, share
 from data_gen.streaming.workspace import output
 from data_gen.subq_build import SubqBuild
 from data_gen.subq_finish import finish_subq
@@ -56,7 +56,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--top-k", type=int, default=3, help="passages a query (3)")
     parser.add_argument("--max-triples", type=int, default=8, help="triples a step (8)")
     parser.add_argument(
-        "--gold-rate", type=float, default=0.9,
+        "--gold-rate", type=share, default=0.9,
         help="how often a step's own passage is put in where retrieval missed it (0.9)",
     )  # fmt: skip
     parser.add_argument(
@@ -64,7 +64,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="states with a history kept a question, on average (all)",
     )  # fmt: skip
     parser.add_argument(
-        "--first-plan-fraction", type=float, default=1.0,
+        "--first-plan-fraction", type=share, default=1.0,
         help="share of questions whose empty-history state is kept (1)",
     )  # fmt: skip
     parser.add_argument(
@@ -72,7 +72,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="keep as many states that ask on as that have enough, for each number of steps",
     )  # fmt: skip
     parser.add_argument(
-        "--answer-fraction", type=float, default=1.0,
+        "--answer-fraction", type=share, default=1.0,
         help="share of questions whose answer is kept (1)",
     )  # fmt: skip
     parser.add_argument(

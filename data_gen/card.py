@@ -2,14 +2,11 @@
 
 import json
 import logging
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_gen.figures import RasFigures
-from data_gen.streaming.tallies import CountTokens, spread_of
-from models.formats.records import InstructionSample, RasSample
+from data_gen.streaming.tallies import CountTokens
 
 logger = logging.getLogger(__name__)
 WORDS_UNIT = "whitespace words"
@@ -40,34 +37,6 @@ def _token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
         return []
     ids: list[list[int]] = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     return ids
-
-
-def spread(values: Iterable[int]) -> dict[str, float]:
-    """Minimum, mean, median, 90th percentile and maximum; empty for no values."""
-    return spread_of(Counter(values))
-
-
-def ras_figures(samples: Iterable[RasSample], count_tokens: CountTokens) -> dict[str, Any]:
-    """Both columns of RAS Table 4: planning and answering."""
-    figures = RasFigures(count_tokens)
-    for sample in samples:
-        figures.add(sample)
-    return figures.figures()
-
-
-def instruction_figures(
-    samples: Sequence[InstructionSample], count_tokens: CountTokens
-) -> dict[str, Any]:
-    """Sizes of a helper's samples, and the labels that come most."""
-    labels = Counter(sample.label for sample in samples)
-    return {
-        "samples": len(samples),
-        "sources": len({sample.source_id for sample in samples}),
-        "input_tokens": spread(count_tokens([sample.prompt for sample in samples])),
-        "output_tokens": spread(count_tokens([sample.label for sample in samples])),
-        "distinct_labels": len(labels),
-        "common_labels": dict(labels.most_common(12)),
-    }
 
 
 def write_card(folder: Path, card: Mapping[str, Any]) -> None:

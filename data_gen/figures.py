@@ -8,7 +8,12 @@ from typing import Any
 from data_gen.labels import sample_prompt
 from data_gen.streaming.first_by_key import FirstByKey, text_key
 from data_gen.streaming.tallies import CountTokens, NameTally, TokenSpread, spread_of
-from models.formats.records import ConditionSample, RasSample, TriplesSample
+from models.formats.records import (
+    ConditionSample,
+    InstructionSample,
+    RasSample,
+    TriplesSample,
+)
 from models.formats.triples import Triple, format_triples
 
 _BATCH = 256
@@ -154,3 +159,35 @@ class ConditionsFigures:
         for text in self._waiting:
             self._texts.add(text_key(text), lengths[text])
         self._waiting = []
+
+
+class InstructionFigures:
+    """Sizes of a helper's samples, and the labels that come most.
+
+    What tells sources and labels apart is kept in `folder`.
+    """
+
+    def __init__(self, count_tokens: CountTokens, folder: Path) -> None:
+        self._input, self._output = TokenSpread(count_tokens), TokenSpread(count_tokens)
+        self._sources = FirstByKey(folder, "figures_sources")
+        self._labels = FirstByKey(folder, "figures_labels")
+        self._common = NameTally()
+
+    def add(self, sample: InstructionSample) -> None:
+        """Count one sample."""
+        self._input.add(sample.prompt)
+        self._output.add(sample.label)
+        self._sources.add(text_key(sample.source_id))
+        self._labels.add(text_key(sample.label))
+        self._common.add(sample.label)
+
+    def figures(self) -> dict[str, Any]:
+        """The sizes and the twelve most frequent labels."""
+        return {
+            "samples": self._labels.count,
+            "sources": self._sources.distinct(),
+            "input_tokens": self._input.figures(),
+            "output_tokens": self._output.figures(),
+            "distinct_labels": self._labels.distinct(),
+            "common_labels": self._common.most_common(12),
+        }

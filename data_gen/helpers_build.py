@@ -16,7 +16,9 @@ from data_gen.resolver_samples import resolve_samples
 from data_gen.solving_steps import solving_steps
 from data_gen.source_args import NamedPath, source_entry
 from data_gen.splits import hash_fraction
+from data_gen.streaming.disk_groups import DiskGroups
 from data_gen.streaming.placed_counts import PlacedCounts
+from data_gen.streaming.spool import Spool
 from data_gen.subq_sources import load_corpus, world_triples
 from data_gen.subquery_samples import decompose_samples, subquery_samples
 from data_gen.topic_samples import topic_samples
@@ -32,29 +34,37 @@ QUESTION_TASKS: dict[HelperTask, SampleMaker] = {
 
 
 class HelpersBuild:
-    """Makes the samples of one task and counts what happened on the way."""
+    """Makes the samples of one task and counts what happened on the way.
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
+    The questions pass through files in `work`; the corpora are held in memory.
+    """
+
+    def __init__(self, options: argparse.Namespace, work: Path) -> None:
+        self.options, self.work = options, work
         self.counts = PlacedCounts()
-        self.reader = QuestionReader(options, self.counts)
-        self.triples = PassageTriples()
-        self._wordings: set[str] = set()
+        self.reader = QuestionReader(options, self.counts, work)
+        self.triples = PassageTriples(folder=work)
+        self._wordings = DiskGroups(work)
         self.corpora = self._corpora()
         self.finder = PassageFinder([p for corpus in self.corpora.values() for p in corpus])
 
-    def samples(self) -> list[InstructionSample]:
+    def samples(self) -> Iterator[InstructionSample]:
         """All samples, source by source. Raises ValueError for a task that a source has not."""
         if self.options.task == "topic":
-            return [sample for source in self.options.source for sample in self._topics(source)]
+            for source in self.options.source:
+                yield from self._topics(source)
+            return
         by_name: dict[str, list[NamedPath]] = defaultdict(list)
         for source in self.options.source:
             by_name[source.name].append(source)
-        return [s for name, sources in by_name.items() for s in self._named(name, sources)]
+        for name, sources in by_name.items():
+            yield from self._named(name, sources)
 
     def _named(self, name: str, sources: list[NamedPath]) -> Iterator[InstructionSample]:
-        read = [record for source in sources for record in self.reader.read(source)]
-        records = [record for record in read if self._asks_anew(record)]
+        records = Spool(self.work / f"questions.{name}", QuestionRecord)
+        for source in sources:
+            for record in filter(self._asks_anew, self.reader.stream(source)):
+                records.add(record)
         material = self._material(name)
         if self.options.task in ("resolve", "judge_gap"):
             for record in records:

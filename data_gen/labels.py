@@ -1,22 +1,12 @@
-"""One prompt, one label: repeats are dropped, contradictions are refused."""
+"""One prompt, one label: which samples repeat an earlier one, and which contradict it."""
 
-import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from data_gen.streaming.first_by_key import (
-    FIRST,
-    OTHER,
-    SAME,
-    FirstByKey,
-    text_key,
-    text_value,
-)
+from data_gen.streaming.first_by_key import FirstByKey, text_key, text_value
 from models.formats.prompts import answer_prompt, plan_prompt
 from models.formats.records import InstructionSample, RasSample
 
@@ -33,15 +23,6 @@ class ContradictoryLabelsError(ValueError):
             "samples with --skip-contradictions"
         )
         self.ids = (first.id, second.id)
-
-
-@dataclass(frozen=True)
-class CheckedSamples(Generic[SampleT]):
-    """Samples with distinct prompts, and how many were dropped for which reason."""
-
-    samples: list[SampleT]
-    repeats: int
-    contradictions: int
 
 
 def sample_prompt(sample: RasSample | InstructionSample) -> str:
@@ -81,21 +62,3 @@ class LabelCheck:
         Both are positions in the order of `add`, the earlier one first.
         """
         return self._prompts.first_clash
-
-
-def check_labels(samples: Iterable[SampleT], drop_contradictions: bool) -> CheckedSamples[SampleT]:
-    """Drop samples whose prompt came before with the same label.
-
-    Raises ContradictoryLabelsError when a prompt has two labels; with `drop_contradictions` the
-    later sample is dropped and counted instead.
-    """
-    samples = list(samples)
-    with tempfile.TemporaryDirectory() as folder:
-        check = LabelCheck(Path(folder))
-        for sample in samples:
-            check.add(sample)
-        verdicts = check.verdicts()
-    if check.contradiction and not drop_contradictions:
-        raise ContradictoryLabelsError(*(samples[position] for position in check.contradiction))
-    kept = [s for s, verdict in zip(samples, verdicts, strict=True) if verdict == FIRST]
-    return CheckedSamples(kept, int((verdicts == SAME).sum()), int((verdicts == OTHER).sum()))

@@ -1,45 +1,23 @@
 """From the samples of all questions to the files: sampling, check of labels, splits, card."""
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from tqdm import tqdm
 
 from data_gen.card import token_counter, write_card
+from data_gen.checked_samples import CheckedSamples, SampleCheck
 from data_gen.figures import RasFigures
 from data_gen.found import Found
-from data_gen.labels import ContradictoryLabelsError, LabelCheck
 from data_gen.passage_triples import count_ways
 from data_gen.plan_kinds import PlanKinds
 from data_gen.sampling import PlanSampling, SampleChooser
-from data_gen.streaming.first_by_key import FIRST, LEFT_OUT, OTHER, SAME
 from data_gen.streaming.observed import observed
-from data_gen.streaming.spool import Spool
 from data_gen.subq_build import QuestionSamples
 from data_gen.write_splits import write_splits
 from models.formats.records import RasSample
-
-
-class _Checked:
-    """The samples that are kept, in the order of the build; they may be read more than once."""
-
-    def __init__(self, samples: Spool[RasSample], verdicts: npt.NDArray[np.uint8]) -> None:
-        self._samples, self._verdicts = samples, verdicts
-        self.repeats = int((verdicts == SAME).sum())
-        self.contradictions = int((verdicts == OTHER).sum())
-        self.not_chosen = int((verdicts == LEFT_OUT).sum())
-
-    def __len__(self) -> int:
-        return int((self._verdicts == FIRST).sum())
-
-    def __iter__(self) -> Iterator[RasSample]:
-        for sample, verdict in zip(self._samples, self._verdicts, strict=True):
-            if verdict == FIRST:
-                yield sample
 
 
 class _Examples:
@@ -122,7 +100,7 @@ def _options(options: argparse.Namespace) -> dict[str, Any]:
 
 def _checked(
     questions: Iterable[QuestionSamples], options: argparse.Namespace, work: Path
-) -> _Checked:
+) -> CheckedSamples[RasSample]:
     sampling = PlanSampling(
         options.plan_samples_per_question,
         options.first_plan_fraction,
@@ -130,18 +108,9 @@ def _checked(
         options.balance_plans,
         options.answer_fraction,
     )
-    samples = Spool(work / "samples", RasSample)
-    chooser, check = SampleChooser(sampling, work), LabelCheck(work)
+    chooser, check = SampleChooser(sampling, work), SampleCheck(work, RasSample)
     for question in questions:
         for sample in question.samples:
-            samples.add(sample)
             chooser.add(sample)
             check.add(sample)
-    verdicts = check.verdicts(chooser.chosen())
-    if check.contradiction and not options.skip_contradictions:
-        raise ContradictoryLabelsError(*_samples_at(samples, check.contradiction))
-    return _Checked(samples, verdicts)
-
-
-def _samples_at(samples: Iterable[RasSample], positions: Sequence[int]) -> list[RasSample]:
-    return [sample for number, sample in enumerate(samples) if number in positions]
+    return check.checked(options.skip_contradictions, chooser.chosen())

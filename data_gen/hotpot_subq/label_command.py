@@ -1,22 +1,26 @@
 """(e) Make planning and answering samples of all sources (RAS Algorithm 1, App. C.3 and C.4)."""
 
 import argparse
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from data_gen.card import ras_figures, token_counter, write_card
+from data_gen.card import token_counter, write_card
+from data_gen.checked_samples import CheckedSamples, check_labels
+from data_gen.figures import RasFigures
 from data_gen.held_out import held_out_keys
 from data_gen.hotpot_subq.algorithm_one import FIRST_PLANS, AlgorithmOptions
 from data_gen.hotpot_subq.call_options import positive
 from data_gen.hotpot_subq.direct_answers import read_right_ids
 from data_gen.hotpot_subq.labelling import Labelling
 from data_gen.hotpot_subq.question_files import QuestionFiles
-from data_gen.labels import CheckedSamples, check_labels
 from data_gen.passage_triples import PassageTriples
 from data_gen.source_args import NamedPath, add_common_options, named_path, source_entry
+from data_gen.streaming.observed import observed
+from data_gen.streaming.workspace import output
 from data_gen.write_splits import write_splits
 from evaluation.report import emit_json, print_table
-from models.atomic import atomic_directory
 from models.formats.records import RasSample
 
 ADDED_SOURCES = ("contract", "arc", "asqa", "instructions")
@@ -74,43 +78,61 @@ def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) 
 
 def run(options: argparse.Namespace) -> None:
     """Run the stage."""
-    labelling = Labelling(
-        PassageTriples(options.triples),
-        {id_ for path in options.attempts for id_ in read_right_ids(path)},
-        AlgorithmOptions(options.first_plan, options.max_triples),
-    )
+    with output(options.out) as (folder, work):
+        labelling = Labelling(
+            PassageTriples(options.triples, work),
+            {id_ for path in options.attempts for id_ in read_right_ids(path)},
+            AlgorithmOptions(options.first_plan, options.max_triples),
+        )
+        card = _label(labelling, options, folder, work)
+    _show(card, options)
+
+
+def _label(
+    labelling: Labelling, options: argparse.Namespace, folder: Path, work: Path
+) -> dict[str, Any]:
+    """Write the splits and the card to `folder`; returns the card."""
     samples = _samples(labelling, options)
+    checked = check_labels(samples, options.skip_contradictions, RasSample, work)
     _require_extracted(labelling, options)
-    checked = check_labels(samples, options.skip_contradictions)
-    if not checked.samples:
+    if not len(checked):
         raise ValueError("no samples: no question of the sources can be labelled")
     count_tokens, unit = token_counter(options.tokenizer)
-    figures = ras_figures(checked.samples, count_tokens)
-    with atomic_directory(options.out) as folder:
-        splits = write_splits(
-            folder, checked.samples, lambda s: s.question_id, options.seed, options.fractions
-        )
-        card = _card(labelling, checked, options)
-        card = {**card, "splits": splits, "counted_in": unit}
-        write_card(folder, {**card, "planning": figures["plan"], "answering": figures["answer"]})
+    figures = RasFigures(count_tokens)
+    seen = observed(checked, figures.add)
+    splits = write_splits(folder, seen, lambda s: s.question_id, options.seed, options.fractions)
+    columns = figures.figures()
+    card = {
+        **_card(labelling, checked, options),
+        "splits": splits,
+        "counted_in": unit,
+        "planning": columns["plan"],
+        "answering": columns["answer"],
+    }
+    write_card(folder, card)
+    return card
+
+
+def _show(card: dict[str, Any], options: argparse.Namespace) -> None:
+    splits, labels = card["splits"], card["planning"].get("labels", {})
     rows = [["split", name, n] for name, n in splits.items()]
-    rows += [["label", name, n] for name, n in figures["plan"].get("labels", {}).items()]
-    rows += [[source, name, n] for source, c in labelling.counts.items() for name, n in c.items()]
+    rows += [["label", name, n] for name, n in labels.items()]
+    rows += [[source, name, n] for source, c in card["outcomes"].items() for name, n in c.items()]
     print_table(f"HotpotQA-SUBQ: {options.out}", ["source", "what", "number"], rows)
     if options.json:
         emit_json(
             {
                 "out": str(options.out),
                 "splits": splits,
-                "labels": figures["plan"].get("labels", {}),
+                "labels": labels,
                 "sources": card["outcomes"],
-                "triples_of_documents": labelling.triples.counts,
-                "contradictory": checked.contradictions,
+                "triples_of_documents": card["triples_of_documents"],
+                "contradictory": card["counts"]["contradictory samples dropped"],
             }
         )
 
 
-def _samples(labelling: Labelling, options: argparse.Namespace) -> list[RasSample]:
+def _samples(labelling: Labelling, options: argparse.Namespace) -> Iterator[RasSample]:
     held_out = held_out_keys(options.exclude)
 
     def files(named: list[NamedPath]) -> QuestionFiles:
@@ -119,16 +141,14 @@ def _samples(labelling: Labelling, options: argparse.Namespace) -> list[RasSampl
     def contract(paths: list[str]) -> QuestionFiles:
         return files([NamedPath("contract", path) for path in paths])
 
-    samples: list[RasSample] = []
     if options.questions:
-        samples += labelling.questions(contract(options.questions))
+        yield from labelling.questions(contract(options.questions))
     if options.left_out:
-        samples += labelling.left_out(contract(options.left_out))
+        yield from labelling.left_out(contract(options.left_out))
     for source in options.no_retrieval:
-        samples += labelling.no_retrieval(source.name, files([source]))
+        yield from labelling.no_retrieval(source.name, files([source]))
     for source in options.answer_only:
-        samples += labelling.answer_only(source.name, files([source]))
-    return samples
+        yield from labelling.answer_only(source.name, files([source]))
 
 
 def _require_extracted(labelling: Labelling, options: argparse.Namespace) -> None:
@@ -142,7 +162,7 @@ def _require_extracted(labelling: Labelling, options: argparse.Namespace) -> Non
 
 
 def _card(
-    labelling: Labelling, checked: CheckedSamples, options: argparse.Namespace
+    labelling: Labelling, checked: CheckedSamples[RasSample], options: argparse.Namespace
 ) -> dict[str, Any]:
     named = [NamedPath("hotpotqa", path) for path in (*options.questions, *options.left_out)]
     sources = [*named, *options.no_retrieval, *options.answer_only]
@@ -162,5 +182,5 @@ def _card(
             "extracted_triples": options.triples.name if options.triples else None,
         },
         "sources": [source_entry(source, labelling.read_of[source.path]) for source in sources],
-        "samples_to_read": [sample.to_json() for sample in checked.samples[:5]],
+        "samples_to_read": [sample.to_json() for sample in islice(checked, 5)],
     }

@@ -1,7 +1,7 @@
 """Samples of all sources of HotpotQA-SUBQ, and what became of each question."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tqdm import tqdm
@@ -33,19 +33,19 @@ class Labelling:
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     read_of: Counter[str] = field(default_factory=Counter)
 
-    def questions(self, files: QuestionFiles) -> list[RasSample]:
+    def questions(self, files: QuestionFiles) -> Iterator[RasSample]:
         """Algorithm 1 on questions with sub-queries."""
         return self._each("questions", files, self._by_algorithm)
 
-    def left_out(self, files: QuestionFiles) -> list[RasSample]:
+    def left_out(self, files: QuestionFiles) -> Iterator[RasSample]:
         """Answers to questions that the filter left out, of those answered right (App. C.4)."""
         return self._each("left out by the filter", files, self._right_answer)
 
-    def no_retrieval(self, name: str, files: QuestionFiles) -> list[RasSample]:
+    def no_retrieval(self, name: str, files: QuestionFiles) -> Iterator[RasSample]:
         """Planning and answering samples of a source that needs no retrieval."""
         return self._each(f"no retrieval: {name}", files, _no_retrieval)
 
-    def answer_only(self, name: str, files: QuestionFiles) -> list[RasSample]:
+    def answer_only(self, name: str, files: QuestionFiles) -> Iterator[RasSample]:
         """Answering samples alone; with the triples of a step's document where there are any."""
 
         def made(record: QuestionRecord) -> tuple[str, list[RasSample]]:
@@ -56,18 +56,16 @@ class Labelling:
 
         return self._each(f"answers: {name}", files, made)
 
-    def _each(self, source: str, files: QuestionFiles, made: MakeSamples) -> list[RasSample]:
+    def _each(self, source: str, files: QuestionFiles, made: MakeSamples) -> Iterator[RasSample]:
         counts = self.counts.setdefault(source, Counter())
-        samples: list[RasSample] = []
         for record in tqdm(files, desc=source, unit=" questions"):
             outcome, own = made(record)
             counts[outcome] += 1
-            samples += own
+            yield from own
         counts.update(files.left_out)
         self.read_of.update(files.read_of)
         if counts.total() != files.read:
             raise ValueError(f"{source}: {files.read} read and {counts.total()} have an outcome")
-        return samples
 
     def _by_algorithm(self, record: QuestionRecord) -> tuple[str, list[RasSample]]:
         steps = document_steps(record, self.triples.of, self.options)

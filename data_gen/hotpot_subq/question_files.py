@@ -8,6 +8,7 @@ from itertools import islice
 from data_gen.held_out import is_held_out
 from data_gen.source_args import NamedPath, SkippedRecords
 from data_gen.sources.open_source import read_questions
+from data_gen.streaming.disk_groups import DiskGroups
 from models.formats.records import QuestionRecord
 
 SAME_ID = "same id again"
@@ -35,7 +36,7 @@ class QuestionFiles:
     def __iter__(self) -> Iterator[QuestionRecord]:
         """Questions that a stage is to decide about. Raises RecordError, FileNotFoundError."""
         self.left_out, self.read, self.read_of = Counter(), 0, Counter()
-        seen: set[str] = set()
+        seen = DiskGroups()
         for record in islice(self._records(), self.limit):
             self.read += 1
             if record.id in seen:

@@ -1,5 +1,6 @@
 """The parts of an audit against plain reference forms of themselves."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ from data_gen.audits.hashes import (
 from data_gen.audits.name_search import NameSearch
 from data_gen.audits.spread import Spread
 from data_gen.audits.support import Support, named_entities, support
-from data_gen.card import spread
 from data_gen.entity_text import mentions
 from data_gen.source_args import NamedPath, known_licence, source_entry
 from data_gen.sources.contract_triples import record_licences
+from data_gen.streaming.tallies import spread_of
 from data_gen.wording import question_wording, wording
 from models.formats.history import HistoryStep
 from models.formats.prompts import TASK_INSTRUCTIONS, with_task_instruction
@@ -60,7 +61,7 @@ def test_counted_spread_equals_that_of_the_kept_values(values: list[int]) -> Non
     counted.add(values)
     figures = counted.figures()
     assert figures.pop("count", 0) == len(values)
-    assert figures == spread(values)
+    assert figures == spread_of(Counter(values))
     assert counted.above(100) == sum(value > 100 for value in values)
 
 

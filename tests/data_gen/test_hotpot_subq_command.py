@@ -444,6 +444,31 @@ def test_a_trained_writer_on_this_machine(source: Path, tmp_path: Path, run: Run
     assert again["bill"]["subqueries"]["known"] == 6
 
 
+@pytest.mark.slow
+def test_the_project_s_own_server_as_teacher(
+    source: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An untrained model behind it: every answer comes by HTTP, is refused and counted."""
+    from tests.inference.local_server import serving_command
+    from tests.tiny import tiny_backbone
+
+    backbone = tiny_backbone(tmp_path / "backbone")
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    (backbone / "chat_template.jinja").write_text(template, encoding="utf-8")
+    with serving_command("--backbone", backbone) as address:
+        monkeypatch.setenv("OPENAI_BASE_URL", address)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        arguments = ["filter", "--source", f"hotpotqa={source}", "--limit", 5]
+        arguments += ["--teacher-model", backbone.name, "--max-new-tokens", 8, *QUICK]
+        done = run(None, *arguments, "--out", tmp_path / "filtered")
+        assert sum(done["left_out"].values()) + sum(done["kept"].values()) == 5
+        bill = done["bill"]["filter"]
+        assert bill["calls"] >= 5 and bill["output_tokens"] > 0
+        again = run(None, *arguments, "--out", tmp_path / "filtered")
+    assert again["bill"]["filter"]["known"] == bill["calls"]
+    assert again["left_out"] == done["left_out"]
+
+
 def test_bad_input_is_said_in_a_line(source: Path, tmp_path: Path, run: Run) -> None:
     with served() as endpoint:
         arguments = filter_arguments(source, tmp_path)

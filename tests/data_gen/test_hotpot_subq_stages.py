@@ -380,7 +380,7 @@ def test_labelling_counts_every_question(tmp_path: Path) -> None:
     records = [SUBQUERIES, SUBQUERIES, other, bare]
     files = QuestionFiles([question_file(tmp_path / "q.jsonl", records)])
     labelling = Labelling(PassageTriples(), {"q2"}, AlgorithmOptions())
-    made = labelling.questions(files)
+    made = list(labelling.questions(files))
     assert labelling.counts["questions"] == {
         "2 sub-queries": 1, SAME_ID: 1, "no retrieval": 1, "no sub-queries": 1,
     }  # fmt: skip

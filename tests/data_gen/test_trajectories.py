@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen.context_search import PassageSearch
-from data_gen.labels import ContradictoryLabelsError, check_labels
+from data_gen.labels import ContradictoryLabelsError
 from data_gen.passage_triples import PassageTriples
 from data_gen.question_retrieval import prepare_questions
 from data_gen.sampling import PlanSampling
@@ -26,7 +26,7 @@ from data_gen.trajectories import OracleOptions, trajectory_samples, with_gold
 from models.formats.history import HistoryStep
 from models.formats.records import DecompositionStep, PassageRecord, QuestionRecord, RasSample
 from models.formats.triples import Triple
-from tests.data_gen.whole_lists import choose_plan_samples, plan_kinds
+from tests.data_gen.whole_lists import checked_samples, choose_plan_samples, plan_kinds
 
 ZONE = PassageRecord("1", "The Zone (2017 film)", "The Zone is a 2017 film directed by Denys Roe.")
 ROE = PassageRecord("2", "Denys Roe", "Denys Roe (born 3 May 1967 in Montreal) is a filmmaker.")
@@ -281,7 +281,7 @@ def test_every_walk_ends_sufficient_and_follows_the_solving_order(
     assert samples[-2].label == "[SUFFICIENT]"
     assert samples[-1].task == "answer"
     assert len({split_of(sample.question_id, seed) for sample in samples}) == 1
-    assert check_labels(samples, drop_contradictions=False).samples == samples
+    assert checked_samples(samples).samples == samples
 
 
 def plan(sample_id: str, label: str, question: str = "Q?") -> RasSample:
@@ -291,15 +291,13 @@ def plan(sample_id: str, label: str, question: str = "Q?") -> RasSample:
 def test_one_prompt_with_two_labels_is_refused_with_both_ids() -> None:
     samples = [plan("a/plan/1", "[SUFFICIENT]"), plan("b/plan/1", "[SUBQ] Who?")]
     with pytest.raises(ContradictoryLabelsError, match=r"a/plan/1.*b/plan/1"):
-        check_labels(samples, drop_contradictions=False)
-    checked = check_labels(samples, drop_contradictions=True)
+        checked_samples(samples)
+    checked = checked_samples(samples, drop_contradictions=True)
     assert ([s.id for s in checked.samples], checked.contradictions) == (["a/plan/1"], 1)
 
 
 def test_a_prompt_that_comes_again_with_its_label_is_dropped() -> None:
-    checked = check_labels(
-        [plan("a/plan/1", "[SUFFICIENT]"), plan("b/plan/1", "[SUFFICIENT]")], False
-    )
+    checked = checked_samples([plan("a/plan/1", "[SUFFICIENT]"), plan("b/plan/1", "[SUFFICIENT]")])
     assert (len(checked.samples), checked.repeats) == (1, 1)
 
 

@@ -2,9 +2,11 @@
 
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from data_gen.aligned_passages import stated_facts, weak_place, weak_sample
+from data_gen.checked_samples import check_labels
 from data_gen.plan_kinds import PlanKinds
 from data_gen.relation_balance import balanced_places
 from data_gen.sampling import PlanSampling, SampleChooser
@@ -21,6 +23,22 @@ def choose_plan_samples(samples: list[RasSample], sampling: PlanSampling) -> lis
             chooser.add(sample)
         chosen = chooser.chosen()
     return [sample for sample, stays in zip(samples, chosen, strict=True) if stays]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Samples with distinct prompts, and how many were left out for which reason."""
+
+    samples: list[RasSample]
+    repeats: int
+    contradictions: int
+
+
+def checked_samples(samples: list[RasSample], drop_contradictions: bool = False) -> Checked:
+    """`check_labels` without anything on disk afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        checked = check_labels(samples, drop_contradictions, RasSample, Path(folder))
+        return Checked(list(checked), checked.repeats, checked.contradictions)
 
 
 def plan_kinds(samples: Iterable[RasSample]) -> PlanKinds:

@@ -1,13 +1,42 @@
 """The project's own server over an engine, at a free port of this machine."""
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from typing import Any
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import IO, Any
 
 from aiohttp import web
 
 from inference.engines.contract import Engine
 from inference.serving.model_server import ModelServer, model_names
+
+SERVE = Path(__file__).resolve().parents[2] / "inference" / "serve.py"
+
+
+def address_in(lines: IO[str], seen: list[str]) -> str:
+    """Where a server says that it listens."""
+    for line in lines:
+        seen.append(line)
+        found = re.search(r"http://127\.0\.0\.1:\d+/v1", line)
+        if found:
+            return found[0]
+    raise AssertionError("".join(seen)[-2000:])
+
+
+@contextmanager
+def serving_command(*arguments: object) -> Iterator[str]:
+    """The address of serve.py as a process of its own, on transformers in float32."""
+    engine = ("--engine", "transformers", "--dtype", "float32", "--port", "0")
+    command = [sys.executable, str(SERVE), *map(str, arguments), *engine]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            yield address_in(process.stderr, [])
+        finally:
+            process.kill()
 
 
 @asynccontextmanager

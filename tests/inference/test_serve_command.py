@@ -11,16 +11,15 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import openai
 import pytest
 
 import inference.serve
 from tests.components import stirred_backbone, t2t_component
+from tests.inference.local_server import SERVE, address_in
 from tests.run_main import run_main
 
-ROOT = Path(__file__).resolve().parents[2]
 KEY = "very-secret"
 
 
@@ -35,7 +34,7 @@ def process(t2t: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.P
     monkeypatch.setenv("TRIVIUM_API_KEY", KEY)
     running = subprocess.Popen(
         [
-            sys.executable, str(ROOT / "inference" / "serve.py"), "--adapter", f"extract={t2t}",
+            sys.executable, str(SERVE), "--adapter", f"extract={t2t}",
             "--engine", "transformers", "--dtype", "float32", "--port", "0", "--json",
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -43,16 +42,6 @@ def process(t2t: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.P
     yield running
     running.kill()
     running.communicate()
-
-
-def address_in(lines: IO[str], seen: list[str]) -> str:
-    """Where a server says that it listens."""
-    for line in lines:
-        seen.append(line)
-        found = re.search(r"http://127\.0\.0\.1:\d+/v1", line)
-        if found:
-            return found[0]
-    raise AssertionError("".join(seen)[-2000:])
 
 
 @pytest.mark.slow
