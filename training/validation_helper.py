@@ -3,15 +3,16 @@
 from collections.abc import Callable, Sequence
 
 from evaluation.answers import exact_match, token_f1
+from evaluation.subqueries import asks_about
 from evaluation.triples import score_triples
 from models.formats.gap_judge import ParsedGap, parse_gap
 from models.formats.query_triplets import QueryTriplet, name_free, parse_query_triplets
 from models.formats.records import HelperTask, InstructionSample
 from models.formats.resolver import NOTHING
-from models.formats.subquery_writer import parse_subquery
+from models.formats.subquery_writer import parse_subquery, subquery_document
 from models.formats.topic_selector import parse_topic
 
-TaskScore = Callable[[Sequence[str], Sequence[str]], dict[str, float]]
+TaskScore = Callable[[Sequence[str], Sequence[InstructionSample]], dict[str, float]]
 
 
 def score_helper(outputs: Sequence[str], samples: Sequence[InstructionSample]) -> dict[str, float]:
@@ -19,50 +20,66 @@ def score_helper(outputs: Sequence[str], samples: Sequence[InstructionSample]) -
 
     outputs: one a sample, all samples of one task. Raises ValueError without a sample.
     """
-    labels = [sample.label for sample in samples]
-    pairs = list(zip(outputs, labels, strict=True))
+    pairs = list(zip(outputs, _labels(samples), strict=True))
     return {
         "exact_match": _mean([exact_match(output, [label]) for output, label in pairs]),
         "token_f1": _mean([token_f1(output, [label]) for output, label in pairs]),
-        **TASK_SCORES[samples[0].task](outputs, labels),
+        **TASK_SCORES[samples[0].task](outputs, samples),
     }
 
 
-def score_subqueries(outputs: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
-    """How many outputs hold no sub-query."""
-    return {"unreadable": float(sum(parse_subquery(output) is None for output in outputs))}
+def score_subqueries(
+    outputs: Sequence[str], samples: Sequence[InstructionSample]
+) -> dict[str, float]:
+    """Share of sub-queries that ask about their document, that of the labels, and unreadable ones.
+
+    See `evaluation.subqueries`; an output that holds no sub-query asks about nothing.
+    """
+    written = [parse_subquery(output) for output in outputs]
+    documents = [subquery_document(sample.prompt) for sample in samples]
+    return {
+        "about_document": _mean(list(map(_asks_about, written, documents))),
+        "labels_about_document": _mean(list(map(_asks_about, _labels(samples), documents))),
+        "unreadable": float(written.count(None)),
+    }
 
 
-def score_decompositions(outputs: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+def score_decompositions(
+    outputs: Sequence[str], samples: Sequence[InstructionSample]
+) -> dict[str, float]:
     """Precision, recall and F1 (micro) of triplets, whatever their placeholders are called."""
     parsed = [parse_query_triplets(output) for output in outputs]
-    wanted = [parse_query_triplets(label).triplets for label in labels]
+    wanted = [parse_query_triplets(label).triplets for label in _labels(samples)]
     return {
         **_triplet_scores([p.triplets for p in parsed], wanted),
         "malformed_triplets": float(sum(p.malformed for p in parsed)),
     }
 
 
-def score_resolutions(outputs: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+def score_resolutions(
+    outputs: Sequence[str], samples: Sequence[InstructionSample]
+) -> dict[str, float]:
     """Accuracy of whether the passages tell, and exact match where they do and it was said."""
     told = [bool(parse_query_triplets(output).triplets) for output in outputs]
-    wanted = [label != NOTHING for label in labels]
+    wanted = [label != NOTHING for label in _labels(samples)]
     both = [
         exact_match(output, [label])
-        for output, label, said, there in zip(outputs, labels, told, wanted, strict=True)
+        for output, label, said, there in zip(outputs, _labels(samples), told, wanted, strict=True)
         if said and there
     ]
     agree = [float(said == there) for said, there in zip(told, wanted, strict=True)]
     return {"told_accuracy": _mean(agree), **({"filled_exact_match": _mean(both)} if both else {})}
 
 
-def score_judgements(outputs: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+def score_judgements(
+    outputs: Sequence[str], samples: Sequence[InstructionSample]
+) -> dict[str, float]:
     """Accuracy of enough or not enough, and precision, recall and F1 of the missing triplets.
 
     A text that is neither counts as wrong.
     """
     parsed = [parse_gap(output) for output in outputs]
-    wanted = [parse_gap(label).missing or [] for label in labels]
+    wanted = [parse_gap(label).missing or [] for label in _labels(samples)]
     enough = [
         float(p.missing is not None and bool(p.missing) == bool(missing))
         for p, missing in zip(parsed, wanted, strict=True)
@@ -74,9 +91,12 @@ def score_judgements(outputs: Sequence[str], labels: Sequence[str]) -> dict[str,
     }
 
 
-def score_topics(outputs: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+def score_topics(outputs: Sequence[str], samples: Sequence[InstructionSample]) -> dict[str, float]:
     """Accuracy of the topic, and of topic and subtopic together."""
-    pairs = [(parse_topic(o), parse_topic(label)) for o, label in zip(outputs, labels, strict=True)]
+    pairs = [
+        (parse_topic(o), parse_topic(label))
+        for o, label in zip(outputs, _labels(samples), strict=True)
+    ]
     topics = [
         float(ours is not None and ours.topic == wanted.topic) for ours, wanted in pairs if wanted
     ]
@@ -100,6 +120,14 @@ def _triplet_scores(
 ) -> dict[str, float]:
     scores = score_triples([*map(name_free, predicted)], [*map(name_free, wanted)])
     return {f"triplet_{name}": value for name, value in scores.exact.as_dict().items()}
+
+
+def _labels(samples: Sequence[InstructionSample]) -> list[str]:
+    return [sample.label for sample in samples]
+
+
+def _asks_about(subquery: str | None, document: str) -> float:
+    return float(subquery is not None and asks_about(subquery, document))
 
 
 def _is_unreadable(parsed: ParsedGap) -> bool:

@@ -6,22 +6,14 @@ letters, so the rule is a lower bound: what it flags shares no name with its sub
 passes may still lack the answer."""
 
 import functools
-import re
 from collections.abc import Sequence
 from enum import IntEnum
 
 from data_gen.entity_text import entity_key, plain_words
+from evaluation.subqueries import NAME_LINKS, QUESTION_WORDS, named_entities
 from models.formats.history import HistoryStep
 from models.formats.triples import Triple
 
-_WORD = re.compile(r"\w+(?:['’.-]\w+)*|[^\w\s]")
-_LINKS = frozenset(["of", "the", "de", "la", "le", "da", "di", "du", "van", "von", "der", "den"])
-_OPENERS = frozenset(
-    _WORD.findall(
-        "who whom whose what when where which why how is are was were do does did has have had can "
-        "could in on at of from to for by with the a an name list"
-    )
-)
 _key = functools.lru_cache(maxsize=1 << 12)(entity_key)
 _words = functools.lru_cache(maxsize=1 << 12)(plain_words)
 
@@ -38,30 +30,6 @@ class Support(IntEnum):
     NOTHING_NEW = 1
     EMPTY = 2
     ELSEWHERE = 3
-
-
-def named_entities(subquery: str) -> list[str]:
-    """The names in a sub-query: runs of words that begin with a capital letter or a digit.
-
-    "of", "the", "de" and such belong to a run that goes on after them. A first word that opens
-    questions ("Who", "In") belongs to none. Numbers count where there is nothing else.
-    """
-    runs: list[list[str]] = [[]]
-    for position, word in enumerate(_WORD.findall(subquery)):
-        opens = position == 0 and word.casefold() in _OPENERS
-        named = (word[0].isupper() or word[0].isdigit()) and not opens
-        if named or (runs[-1] and word in _LINKS):
-            runs[-1].append(word)
-        else:
-            runs.append([])
-    names = [" ".join(_without_last_links(run)) for run in runs if run]
-    return [name for name in names if not name.isdigit()] or names
-
-
-def _without_last_links(run: list[str]) -> list[str]:
-    while run[-1] in _LINKS:
-        run = run[:-1]
-    return run
 
 
 def support(steps: Sequence[HistoryStep], position: int) -> Support:
@@ -82,7 +50,7 @@ def _concerns(subquery: str, names: Sequence[str], triple: Triple) -> bool:
     if _holds(subquery, triple.subject) or any(_holds(f, name) for f in fields for name in names):
         return True
     words = {word for field in fields for word in _words(field).split()}
-    return not names and bool(words & set(_words(subquery).split()) - _OPENERS - _LINKS)
+    return not names and bool(words & set(_words(subquery).split()) - QUESTION_WORDS - NAME_LINKS)
 
 
 def _same(subquery: str, names: Sequence[str], subject: str) -> bool:

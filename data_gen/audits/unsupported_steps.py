@@ -10,9 +10,10 @@ from tqdm import tqdm
 from data_gen.audits.findings import Choice, Example, Finding, Severity, graded
 from data_gen.audits.hashes import as_numpy, chosen, text_hash
 from data_gen.audits.name_search import NameSearch
-from data_gen.audits.support import Support, named_entities, support
+from data_gen.audits.support import Support, support
 from data_gen.audits.table import RecordTable, Seen
 from data_gen.wording import question_wording, wording
+from evaluation.subqueries import named_entities
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, RasSample, read_records
 

@@ -13,6 +13,7 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _BULLET = re.compile(r"^(?:[-*•]\s+|\d+[.)]\s+)")
+_DOCUMENT = "Document: "
 _QUOTES = ('"', "“", "”", "'", "`", "*")
 
 
@@ -34,12 +35,17 @@ def subquery_writer_prompt(given: SubqueryInput) -> str:
     one document a server computes it once.
     """
     lines = [
-        f"Document: {passage_text(given.title, given.text)}",
+        f"{_DOCUMENT}{passage_text(given.title, given.text)}",
         f"Question: {one_line(given.question)}",
         *(f"Asked: {one_line(subquery)}" for subquery in given.earlier),
         "Sub-query:",
     ]
     return "\n".join(lines) + "\n"
+
+
+def subquery_document(prompt: str) -> str:
+    """The document of a prompt that `subquery_writer_prompt` made, title and text."""
+    return prompt.split("\n", 1)[0].removeprefix(_DOCUMENT)
 
 
 def read_subquery(text: str) -> str:

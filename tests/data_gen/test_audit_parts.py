@@ -20,7 +20,7 @@ from data_gen.audits.hashes import (
 )
 from data_gen.audits.name_search import NameSearch
 from data_gen.audits.spread import Spread
-from data_gen.audits.support import Support, named_entities, support
+from data_gen.audits.support import Support, support
 from data_gen.entity_text import mentions
 from data_gen.source_args import NamedPath, known_licence, source_entry
 from data_gen.sources.contract_triples import record_licences
@@ -135,22 +135,6 @@ def test_task_instructions_are_no_part_of_a_question(dataset: str) -> None:
     asked = with_task_instruction("Why is it so?", dataset)
     assert asked != "Why is it so?"
     assert question_wording(asked) == question_wording("Why is it so?")
-
-
-@pytest.mark.parametrize(
-    ("subquery", "expected"),
-    [
-        ("Who directed The Zone (2017 Film)?", ["The Zone", "2017 Film"]),
-        ("Where was Margaret of the Netherlands born?", ["Margaret of the Netherlands"]),
-        ("In which country is Ann-Marie's Roe, Brill?", ["Ann-Marie's Roe", "Brill"]),
-        ("Besides Georgia, who?", ["Besides Georgia"]),
-        ("What happened in 1967?", ["1967"]),
-        ("who sang it?", []),
-        ("", []),
-    ],
-)
-def test_named_entities(subquery: str, expected: list[str]) -> None:
-    assert named_entities(subquery) == expected
 
 
 def step(subquery: str, *triples: tuple[str, str, str]) -> HistoryStep:

@@ -58,9 +58,13 @@ def test_a_helper_may_begin_where_one_of_another_task_ended(
         recipe(tmp_path / "topic.jsonl", backbone, tmp_path, start, "model.lora.rank=8")
 
 
+DOCUMENT = "Dawn: a film by Ana Lis."
+
+
 def scores(task: HelperTask, labels: Sequence[str], outputs: Sequence[str]) -> dict[str, float]:
     samples = [
-        InstructionSample(f"q{i}/{task}/0", task, "p", label) for i, label in enumerate(labels)
+        InstructionSample(f"q{i}/{task}/0", task, f"Document: {DOCUMENT}\nQuestion: ?", label)
+        for i, label in enumerate(labels)
     ]
     return score_helper(outputs, samples)
 
@@ -78,6 +82,12 @@ def test_every_label_scores_full_marks() -> None:
         counted = {"unreadable", "malformed_triplets"}
         assert {name for name, value in figures.items() if value != 1.0} <= counted, task
         assert not any(figures.get(name, 0.0) for name in counted)
+
+
+def test_sub_queries_are_scored_by_whether_they_ask_about_their_document() -> None:
+    figures = scores("subquery", ["Who made Dawn?"] * 4, ["Is Ana?", "Is Eve?", "", "Is Dawn?"])
+    assert figures["about_document"] == 0.5
+    assert figures["labels_about_document"] == 1.0 and figures["unreadable"] == 1.0
 
 
 def test_decompositions_are_scored_by_their_triplets() -> None:
