@@ -2,6 +2,8 @@
 PYTHON3 ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Whole files of tests run side by side in so many processes.
+TEST_PROCESSES ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -26,7 +28,7 @@ demo: install ## Generate data, train, answer and evaluate on this machine.
 	$(BIN)/python demo/run.py
 
 test: lint ## Check style and types, then run every test.
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 lint: install ## Check style and types.
 	$(BIN)/ruff check .
