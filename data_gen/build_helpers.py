@@ -125,8 +125,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = parse_arguments(arguments)
     logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
-    # It says that it builds an index, once a question.
-    logging.getLogger("bm25s").setLevel(logging.WARNING)
     with output(options.out) as (folder, work):
         build = HelpersBuild(options, work)
         checked = check_labels(build.samples(), True, InstructionSample, work)

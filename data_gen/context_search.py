@@ -1,11 +1,15 @@
 """BM25 over a corpus or over one record's own paragraphs, for simulating retrieval."""
 
+import logging
 from collections.abc import Sequence
 
 import bm25s
 
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord
+
+# Importing it turns its debug lines on.
+logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
 class PassageSearch:
