@@ -1,5 +1,6 @@
 """One stage over all questions: decided side by side, written in order, counted without a rest."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
@@ -18,6 +19,8 @@ LEFT_OUT_FILE = "left_out.jsonl"
 ATTEMPTS_FILE = "attempts.jsonl"
 # So many questions wait for a slow one before the stage waits for it too.
 WINDOW_PER_REQUEST = 16
+# Of these so many are worked on: first questions end first, and each request has one in waiting.
+OPEN_PER_REQUEST = 2
 
 OnDecision = Callable[[Decision], None]
 
@@ -34,11 +37,14 @@ async def decide_all(
     A call that failed is its question's outcome. Raises RunStoppedError.
     """
 
+    room = asyncio.Semaphore(OPEN_PER_REQUEST * concurrency)
+
     async def decided(record: QuestionRecord) -> Decision:
-        try:
-            return await decide(record, asker)
-        except CallFailedError as error:
-            return Decision(record, f"call failed: {error.kind}", failed=True)
+        async with room:
+            try:
+                return await decide(record, asker)
+            except CallFailedError as error:
+                return Decision(record, f"call failed: {error.kind}", failed=True)
 
     counts = DecisionCounts()
     results = ordered_map(records, decided, WINDOW_PER_REQUEST * concurrency)

@@ -419,3 +419,22 @@ def test_counts_add_up_to_the_input(outcomes: list[str], concurrency: int) -> No
     assert counts.failed.total() == outcomes.count("failed")
     with pytest.raises(ValueError, match="have an outcome"):
         counts.check(len(outcomes) + 1)
+
+
+def test_questions_of_several_calls_end_in_turn() -> None:
+    """Not all first calls of all questions before the first question's second."""
+    begun: list[str] = []
+    ended_after: dict[str, int] = {}
+
+    async def decide(record: QuestionRecord, asker: object) -> Decision:
+        begun.append(record.id)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return Decision(record, "kept", kept=True)
+
+    def take(decision: Decision) -> None:
+        ended_after[decision.record.id] = len(begun)
+
+    records = [replace(QUESTION, id=str(n)) for n in range(30)]
+    asyncio.run(decide_all(records, decide, ScriptedAsker(), 2, take))
+    assert ended_after["0"] <= 8 and len(begun) == 30
