@@ -19,7 +19,7 @@ from evaluation.report import emit_json
 from inference.components import T2T_ADAPTER, Component, triples_requests
 from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.engines.vllm_process import (
-    CPU_LORA_WORKER,
+    CPU_WORKER,
     main_module_hidden,
     set_environment,
 )
@@ -153,7 +153,7 @@ def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
             enforce_eager=on_cpu,
             enable_lora=True,
             max_lora_rank=16,
-            worker_cls=CPU_LORA_WORKER if on_cpu else "auto",
+            worker_cls=CPU_WORKER if on_cpu else "auto",
         )
     started = time.perf_counter() - begin
     lora = LoRARequest("t2t", 1, settings.t2t)

@@ -1,4 +1,4 @@
-"""LoRA on a CPU as two matrix products over all adapters at once; vLLM's worker imports this.
+"""LoRA on a CPU as two matrix products over all adapters at once.
 
 vLLM's own CPU form copies every token's adapter out of the stack before it multiplies, and lets
 a request without an adapter take the last one's (index -1) where the stack is full.
@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
-from vllm.platforms.cpu import CpuPlatform
-from vllm.v1.worker.cpu_worker import CPUWorker
 
 
 class MaskedLoRA(PunicaWrapperCPU):
@@ -71,13 +69,3 @@ class MaskedLoRA(PunicaWrapperCPU):
             wide = b.squeeze(1).transpose(1, 2).reshape(adapters * rank, -1)
             y[:, start : start + width] += (low.flatten(1) @ wide) * scale
             start += width
-
-
-class MaskedLoRAWorker(CPUWorker):
-    """vLLM's CPU worker with this form of LoRA."""
-
-    def load_model(self, *args: Any, **kwargs: Any) -> Any:
-        """As vLLM calls it; the model's LoRA layers are made here."""
-        name = f"{MaskedLoRA.__module__}.{MaskedLoRA.__qualname__}"
-        CpuPlatform.get_punica_wrapper = classmethod(lambda cls: name)  # type: ignore[method-assign]
-        return super().load_model(*args, **kwargs)

@@ -19,7 +19,7 @@ from inference.engines.vllm_settings import VLLMSettings, lora_rank_for
 
 CONNECTOR = "SoftPrefixConnector"
 CONNECTOR_MODULE = "inference.engines.soft_prefix_connector"
-CPU_LORA_WORKER = "inference.engines.vllm_cpu_lora.MaskedLoRAWorker"
+CPU_WORKER = "inference.engines.vllm_cpu_worker.MendedCPUWorker"
 
 
 class Progress:
@@ -89,8 +89,8 @@ def start_vllm(
             "max_loras": settings.max_loras,
             "lora_target_modules": list(settings.lora_target_modules),
         }
-        if _on_cpu():
-            options["worker_cls"] = CPU_LORA_WORKER
+    if _on_cpu():
+        options["worker_cls"] = CPU_WORKER
     if settings.soft_prompts:
         options["kv_transfer_config"] = KVTransferConfig(
             kv_connector=CONNECTOR,

@@ -65,6 +65,22 @@ async def test_preempted_requests_come_back_with_their_prefix(backbone: Path, so
         await reference.close()
 
 
+async def test_a_seed_holds_where_a_prompt_is_read_in_parts(backbone: Path) -> None:
+    """vLLM's own CPU worker dies of a seeded request whose prompt does not fit into one step."""
+    settings = VLLMSettings(max_model_len=512, max_num_batched_tokens=64, max_num_seqs=4)
+    engine = VLLMEngine(str(backbone), {}, "float32", settings=settings)
+    seeded = Sampling(12, temperature=1.0, seed=5)
+    request = Request(prompt="A long prompt. " * 20, sampling=seeded)
+    others = [Request(prompt=f"Other {n} " * 20, sampling=replace(seeded, seed=n)) for n in (6, 7)]
+    try:
+        [alone] = await engine.generate([request])
+        among = (await engine.generate([*others, request]))[-1]
+        [changed] = await engine.generate([replace(request, sampling=replace(seeded, seed=8))])
+    finally:
+        await engine.close()
+    assert alone.token_ids == among.token_ids != changed.token_ids
+
+
 async def test_adapters_are_added_while_it_runs_and_others_refused(
     backbone: Path, soft: Path, ras: Path, tmp_path: Path
 ) -> None:
