@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from data_gen.entity_text import mentions
 from data_gen.subqueries import hop_references, natural_question, split_relation
 from evaluation.answers import golden_match, normalise_answer
 from models.formats.plan import strip_tags
@@ -118,6 +119,11 @@ def _gives_answer(text: str, question: str, answers: Sequence[str]) -> bool:
         plain = normalise_answer(answer)
         if not plain or plain in _CHOSEN:
             continue
-        if golden_match(text, [answer], True) and not golden_match(question, [answer], True):
+        if _names(text, answer) and not _names(question, answer):
             return True
     return False
+
+
+def _names(text: str, answer: str) -> bool:
+    """Whether it holds the answer, "Owens's" too, which normalisation makes another word."""
+    return golden_match(text, [answer], True) or mentions(text, answer)

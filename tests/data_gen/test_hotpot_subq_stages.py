@@ -242,6 +242,7 @@ def checked(text: str, reason: str = "stop", earlier: tuple[str, ...] = ()) -> t
         ("Who is named in the document?", OF_THE_DOCUMENT),
         ("According to the passage, who directed Zone?", OF_THE_DOCUMENT),
         ("Which Montreal director made Zone?", GIVES_ANSWER),
+        ("What is Montreal's largest park?", GIVES_ANSWER),
         ("who directed Zone ?", REPEATED),
         ("Where was #1 born?", REFERENCE),
         ("Zone >> which director?", REFERENCE),
