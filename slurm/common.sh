@@ -19,7 +19,7 @@ task_of() {
   read -r -a words <<<"${!1}"
   local number=${SLURM_ARRAY_TASK_ID:?this job is an array: submit it with --array}
   if ((number >= parts * ${#words[@]})); then
-    echo "error: task $number, but $1 has ${#words[@]} entries, $parts task(s) each; see slurm/settings.sh" >&2
+    echo "error: task $number, but $1 in settings.sh has ${#words[@]} entries, $parts task(s) each" >&2
     exit 2
   fi
   echo "${words[$((number / parts))]}"

@@ -66,11 +66,15 @@ def install() -> None:
         raise NoCluster(f"{', '.join(missing)} not found, and there is no apt-get to install them")
     given = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     command = ("apt-get", "install", "-y", "--no-install-recommends", *PACKAGES)
+    reason = "no reason given"
     for attempt in (command, ("apt-get", "update"), command):
-        done = subprocess.run(attempt, env=given, capture_output=True, text=True, timeout=300)
+        try:
+            done = subprocess.run(attempt, env=given, capture_output=True, text=True, timeout=300)
+        except subprocess.TimeoutExpired as error:
+            raise NoCluster(f"{' '.join(attempt)} takes more than {error.timeout} s") from None
         if attempt == command and done.returncode == 0:
             return
-    reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        reason = (done.stderr.strip().splitlines() or [reason])[-1]
     raise NoCluster(f"apt-get cannot install {' and '.join(PACKAGES)}: {reason}")
 
 
@@ -152,11 +156,13 @@ def _daemons(folder: Path) -> list[tuple[str, ...]]:
 
 def _end_all(folder: Path) -> None:
     """Kill whatever still runs in this cluster's name: a job's processes outlive their daemon."""
-    mine = f"{folder}/slurm.conf"
+    ended = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.environ().get("SLURM_CONF") == mine:
+            if process.environ().get("SLURM_CONF") == f"{folder}/slurm.conf":
                 process.kill()
+                ended.append(process)
+    psutil.wait_procs(ended, timeout=10)
 
 
 def _is_idle(cluster: Cluster) -> bool:

@@ -99,7 +99,7 @@ def test_a_training_starts_its_processes(
     command = ["bash", str(SCRIPTS / "train_t2t.sbatch"), *given]
     done = run(cluster, *command, **slurm)
     assert done.returncode == status, done.stderr
-    assert ("asked SLURM to start this job again" in done.stdout) == (status == 75)
+    assert ("submit the same command to go on" in done.stdout) == (status == 75)
     [started] = asked(cluster)
     program = [sys.executable, "training/train_t2t.py", "--config", "configs/t2t_tiny.yaml"]
     assert started[1:8] == ["--kill-on-bad-exit=0", "--wait=60", str(SCRIPTS / "rank.sh"), *program]
@@ -136,14 +136,17 @@ def test_an_array_has_a_task_for_each_entry(cluster: dict[str, str], tmp_path: P
     for builder in ("build_subq", "build_triples", "build_conditions"):
         assert (ROOT / "data_gen" / f"{builder}.py").is_file()
     beyond = run(cluster, *command, **environment, SLURM_ARRAY_TASK_ID="7")
-    assert beyond.returncode != 0 and "BUILDERS has 3 entries" in beyond.stderr
+    assert beyond.returncode != 0 and "BUILDERS in settings.sh has 3 entries" in beyond.stderr
     parted = {**environment, "SHARDS": "4", "DATA_OPTIONS": "--seed 7"}
     done = run(cluster, *command, **parted, SLURM_ARRAY_TASK_ID="6")
     out = f"{cluster['WORK']}/data/shards/build_triples/3-of-4"
     given = ["--seed", "7", *sources, "--shard", "3/4", "--out", out]
     assert done.stdout.strip().split("|") == ["data_gen/build_triples.py", *given]
     beyond = run(cluster, *command, **parted, SLURM_ARRAY_TASK_ID="12")
-    assert beyond.returncode != 0 and "BUILDERS has 3 entries, 4 task(s) each" in beyond.stderr
+    assert (
+        beyond.returncode != 0
+        and "BUILDERS in settings.sh has 3 entries, 4 task(s) each" in beyond.stderr
+    )
     nothing = run(cluster, *command, **{**environment, "SOURCES": ""}, SLURM_ARRAY_TASK_ID="0")
     assert nothing.returncode == 2 and "set SOURCES" in nothing.stderr
 
