@@ -208,7 +208,12 @@ def real_cluster() -> Iterator[Cluster]:
 
 def _stop(cluster: Cluster, started: list["subprocess.Popen[bytes]"]) -> None:
     """Cancel all jobs, end the daemons, last started first, and what is left."""
-    subprocess.run(["scancel", "--user=root"], env=cluster.environment, capture_output=True)
+    for how in (["--full", "--signal=KILL"], []):
+        command = ["scancel", *how, "--user=root"]
+        subprocess.run(command, env=cluster.environment, capture_output=True)
+    # What watches a step ends with the step alone, and names no configuration to know it by.
+    with suppress(AssertionError):
+        cluster.until(lambda: not cluster.run("squeue", "--noheader"), "empty queue", 60)
     for daemon in reversed(started):
         daemon.terminate()
         try:

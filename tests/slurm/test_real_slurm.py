@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from models.formats.history import HistoryStep
@@ -239,6 +240,22 @@ def test_a_pipeline_ends_well(cluster: Cluster, material: Material, tmp_path: Pa
         assert weights(tmp_path / name)
     [results] = json.loads((tmp_path / "results/results.json").read_text())
     assert (results["loop"], results["n"], results["errors"]) == ("ras_no_planning", 6, 0)
+
+
+def test_a_failure_leaves_no_process_behind(cluster: Cluster, tmp_path: Path) -> None:
+    def running() -> set[int]:
+        names = ("munged", "slurmctld", "slurmd", "slurmstepd")
+        return {p.pid for p in psutil.process_iter(["name"]) if p.info["name"] in names}
+
+    before = running()
+    script = tmp_path / "sleep.sbatch"
+    script.write_text("#!/bin/bash\nsrun sleep 600\n")
+    with pytest.raises(KeyError, match="a test's"), real_cluster() as other:
+        job = other.submit("--", script, **job_settings(tmp_path))
+        other.until(lambda: f"StepId={job}.0" in other.run("scontrol", "show", "step"), "step")
+        raise KeyError("a test's")
+    cluster.until(lambda: running() <= before, "end of what the other cluster started", 20)
+    assert not other.folder.exists()
 
 
 def test_what_needs_a_failed_job_is_cancelled(cluster: Cluster, tmp_path: Path) -> None:
