@@ -16,10 +16,13 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.report import emit_json, print_table
+from evaluation.report import emit_json
+from evaluation.shards import WHOLE, Shard, shard
 from inference.command_line import command, configure_logging, positive_int
 from inference.evaluation_log import EvaluationLog
-from inference.gold import GoldPassages, mean_by_type
+from inference.evaluation_report import show, show_shard
+from inference.evaluation_shards import shard_card
+from inference.gold import GoldPassages
 from inference.loop_groups import OWN_OPTIONS, helpers_of
 from inference.loop_options import (
     LOOPS_OVER_CORPUS,
@@ -32,7 +35,7 @@ from inference.loops.trace import Trace
 from inference.open_loop import open_loop
 from inference.retrieval.passages import Passage, load_corpus
 from inference.run_questions import run_questions
-from inference.scored_traces import COSTS, scored_trace, summarise
+from inference.scored_traces import scored_trace, summarise
 from models.checkpoint import component_fingerprint
 from models.formats.fields import RecordError
 from models.formats.records import QuestionRecord, read_records
@@ -48,6 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", required=True, type=Path, help="folder for results.json and traces.jsonl")
     add("--concurrency", type=positive_int, default=16, help="questions at a time (default: 16)")
     add("--limit", type=positive_int, help="only the first so many questions")
+    add(
+        "--shard",
+        type=shard,
+        metavar="I/N",
+        help="only part I of N of the questions, from 1; inference/merge_evaluation.py puts the "
+        "parts together",
+    )
     add("--resume", action="store_true", help="go on with the evaluation that --out holds")
     add_loop_arguments(parser)
     add("--json", action="store_true", help="print the results as one JSON object")
@@ -97,9 +107,9 @@ def read_questions(path: Path, limit: int | None) -> list[QuestionRecord]:
     return records
 
 
-def settings_of(options: LoopOptions, dataset: Path) -> dict[str, Any]:
+def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) -> dict[str, Any]:
     """What decides the answers of a run; where caches and indexes lie does not."""
-    settings = {**asdict(options), "dataset": dataset.name}
+    settings = {**asdict(options), "dataset": dataset.name, "shard": part and str(part)}
     for name in ("cache", "index"):
         del settings[name]
     of_engine = ("kind", "dtype", "constrain")
@@ -118,26 +128,6 @@ def settings_of(options: LoopOptions, dataset: Path) -> dict[str, Any]:
     return settings
 
 
-def show(
-    results: dict[str, Any], records: Sequence[QuestionRecord], rows: Sequence[dict[str, Any]]
-) -> None:
-    """Print the scores, by question type and over all, and where questions were lost."""
-    by_type = mean_by_type(records, [row["f1"] for row in rows])
-    em_by_type = mean_by_type(records, [row["em"] for row in rows])
-    table: list[list[Any]] = [
-        [name, count, em_by_type[name][1], f1, "", ""] for name, (count, f1) in by_type.items()
-    ]
-    intervals = ["{:.3f} to {:.3f}".format(*results[name]) for name in ("em_ci95", "f1_ci95")]
-    table.append(["all", results["n"], results["em"], results["f1"], *intervals])
-    columns = ["type", "questions", "EM", "F1", "EM, 95 %", "F1, 95 %"]
-    print_table(f"{results['loop']} on {results['dataset']}", columns, table)
-    print_table(
-        "Where questions ended", list(results["stages"]), [list(results["stages"].values())]
-    )
-    costs = (*COSTS, "seconds", "errors")
-    print_table("Cost", list(costs), [[results[name] for name in costs]])
-
-
 @command
 def main() -> None:
     """Run the command line."""
@@ -151,14 +141,22 @@ def main() -> None:
     if not records:
         parser.error(f"{arguments.dataset} holds no question")
     # Fails now, and not after the last question, where nothing can be written.
-    log = EvaluationLog(arguments.out, settings_of(options, arguments.dataset), arguments.resume)
+    settings = settings_of(options, arguments.dataset, arguments.shard)
+    log = EvaluationLog(arguments.out, settings, arguments.resume)
     corpus = load_corpus(arguments.corpus) if options.loop in LOOPS_OVER_CORPUS else []
     start = time.perf_counter()
-    asyncio.run(_answer_all(options, records, corpus, arguments.concurrency, log))
-    rows = [log.rows[record.id] for record in records]
-    results = summarise(options.loop, arguments.dataset, rows, time.perf_counter() - start)
-    log.finish(rows, results)
-    show(results, records, rows)
+    own = [record for record in records if (arguments.shard or WHOLE).owns(record.id)]
+    asyncio.run(_answer_all(options, own, corpus, arguments.concurrency, log))
+    rows = [log.rows[record.id] for record in own]
+    seconds = time.perf_counter() - start
+    if arguments.shard:
+        results = shard_card(arguments.shard, records, rows, seconds)
+        log.finish(rows, results, part=True)
+        show_shard(results)
+    else:
+        results = summarise(options.loop, arguments.dataset, rows, seconds)
+        log.finish(rows, results)
+        show(results, rows)
     if arguments.json:
         emit_json(results)
 
