@@ -19,7 +19,7 @@ Collate = Callable[[list[TrainingSample]], dict[str, Any]]
 GenerateBatch = Callable[[list[int]], list[str]]
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def validation_loss(
     module: nn.Module,
     samples: Sequence[TrainingSample],
@@ -47,7 +47,7 @@ def validation_loss(
     return float(loss / tokens)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def generate_texts(
     module: nn.Module,
     lengths: Sequence[int],
