@@ -40,7 +40,7 @@ def load_parameters(module: nn.Module, weights: dict[str, torch.Tensor]) -> None
         for name, parameter in module.named_parameters():
             if parameter.requires_grad:
                 parameter.copy_(weights[name])
-    for name, parameter in module.named_parameters():
+    for parameter in module.parameters():
         mapping = getattr(parameter, "_hp_mapping", None)
         if parameter.requires_grad and mapping is not None:
             # The part of ZeRO-2's own copy that this process steps.
