@@ -42,7 +42,7 @@ read -r -a BUILDERS <<<"${BUILDERS:-build_subq build_triples build_conditions}"
 T2T_RECIPE=${T2T_RECIPE:-t2t_llama3_2_3b}
 RAS_RECIPE=${RAS_RECIPE:-ras_llama3_8b}
 TRI_RAG_RECIPE=${TRI_RAG_RECIPE:-tri_rag_llama3_8b}
-# ddp or fsdp2.
+# ddp, fsdp2, zero2 or zero3; the last two need the extra `deepspeed`.
 PARALLEL=${PARALLEL:-ddp}
 # Questions to evaluate on, the corpus to search, and the loops, one task of the array each.
 QUESTIONS=${QUESTIONS:-}

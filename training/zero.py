@@ -102,7 +102,8 @@ def load_whole() -> None:
 def configure(accelerator: Accelerator, module: nn.Module, autocast: bool) -> None:
     """Fill in what a launch configuration leaves open, and refuse what is not supported.
 
-    Trained parameters stay in float32 whatever is cast, as without DeepSpeed.
+    Trained parameters stay in float32 whatever is cast, as without DeepSpeed. ZeRO-2 leaves the
+    model whole, so that it is put on its device here.
 
     Args:
         module: what is trained, still whole.
@@ -115,6 +116,8 @@ def configure(accelerator: Accelerator, module: nn.Module, autocast: bool) -> No
     _check_plugin(plugin)
     if plugin.zero_stage == 3:
         make_ready(module)
+    else:
+        module.to(accelerator.device)
     config = plugin.deepspeed_config
     # It otherwise warns that Trainer counts the micro-batches of a step itself.
     accelerator.gradient_accumulation_steps = config["gradient_accumulation_steps"]

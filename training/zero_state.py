@@ -80,9 +80,12 @@ def load_optimizer_state(
     if not state:
         return
     keys = sorted(state[names[0]].keys() - {STEP})
+    # As torch's own load_state_dict has it.
+    on_device = any(g.get("fused") or g.get("capturable") for g in zero.optimizer.param_groups)
     for tensor in _flat_tensors(zero):
+        device = tensor.device if on_device else torch.device("cpu")
         zero.optimizer.state[tensor] = {
-            STEP: state[names[0]][STEP].clone(),
+            STEP: state[names[0]][STEP].clone().to(device),
             **{key: torch.zeros_like(tensor) for key in keys},
         }
     _link(zero)

@@ -10,23 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.process_runs.forms import DDP, FORMS
 from tests.training.conftest import ROOT
 from tests.training.runs import start
 
-DDP = {"ACCELERATE_USE_CPU": "true"}
-FSDP = {
-    **DDP,
-    "ACCELERATE_USE_FSDP": "true",
-    "FSDP_VERSION": "2",
-    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
-}
-ZERO2 = {
-    "DS_ACCELERATOR": "cpu",
-    "ACCELERATE_USE_DEEPSPEED": "true",
-    "ACCELERATE_DEEPSPEED_ZERO_STAGE": "2",
-}
-ZERO3 = {**ZERO2, "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}
-FORMS: dict[str, dict[str, str]] = {"ddp": DDP, "fsdp": FSDP, "zero2": ZERO2, "zero3": ZERO3}
 needs_deepspeed = pytest.mark.skipif(
     importlib.util.find_spec("deepspeed") is None,
     reason="DeepSpeed is not installed: pip install -e '.[deepspeed]'",
@@ -38,7 +25,7 @@ ALL_FORMS = [
 
 
 def launch(script: str, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-    """Start a script twice, as processes of one training on CPUs; DDP where nothing else is said."""
+    """Start a script twice, as one training on CPUs; in the form of `environment`, else DDP."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

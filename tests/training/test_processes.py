@@ -31,7 +31,7 @@ SPLITS = {
 LABELS = {"t2t": 40, "tri_rag": 110, "ras": 40}
 RECIPES = tuple(LABELS)
 # Each form goes on from a checkpoint of the one before it; the first one also from the last.
-CHAIN = ["one", "zero3", "fsdp", "ddp", "zero2"]
+CHAIN = ["one", "zero3", "fsdp2", "ddp", "zero2"]
 if importlib.util.find_spec("deepspeed") is None:
     CHAIN = [form for form in CHAIN if not form.startswith("zero")]
 # Counts the steps of DeepSpeed's engine in a file.
