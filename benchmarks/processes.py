@@ -39,9 +39,9 @@ def compare(forms: Sequence[str], plan: Plan, rounds: int, folder: Path) -> dict
     one = results.get(ONE, [])
     figures = {form: form_figures(runs, one, plan.warm_up) for form, runs in results.items()}
     reference = figures.get(ONE, {}).get("tokens_per_second")
-    for form in figures.values():
-        if reference and form["status"] == "ok":
-            form["ratio_to_one_process"] = form["tokens_per_second"] / reference
+    for measured in figures.values():
+        if reference and measured["status"] == "ok":
+            measured["ratio_to_one_process"] = measured["tokens_per_second"] / reference
     return {
         "benchmark": "processes",
         "config": plan.config.name,

@@ -162,7 +162,7 @@ def make_ready(module: nn.Module) -> None:
     for part in module.modules():
         if type(part) is CpuLoraLinear:
             # It reads its layers' weights without calling them.
-            part.__class__ = Linear
+            part.__class__ = Linear  # type: ignore[assignment]
 
 
 def lend_output_weights(module: nn.Module) -> None:
@@ -204,10 +204,8 @@ def take_over(accelerator: Accelerator, module: nn.Module) -> None:
 
 def is_split(module: nn.Module) -> bool:
     """Whether ZeRO-3 has split a parameter of this module."""
-    return any(
-        hasattr(parameter, "ds_id") and parameter.ds_tensor.numel() < parameter.ds_numel
-        for parameter in module.parameters()
-    )
+    parameters: list[Any] = list(module.parameters())
+    return any(hasattr(p, "ds_id") and p.ds_tensor.numel() < p.ds_numel for p in parameters)
 
 
 def runs(accelerator: Accelerator) -> bool:
