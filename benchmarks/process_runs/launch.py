@@ -41,7 +41,7 @@ def run_form(form: str, plan: Plan, folder: Path) -> dict[str, Any]:
     out = folder / f"{form}.json"
     out.unlink(missing_ok=True)
     count = 1 if form == ONE else plan.processes
-    command = [sys.executable, *_launcher(form, count), "-m", WORKER, str(out)]
+    command = [sys.executable, *_launcher(form, count), "-m", WORKER, "--out", str(out)]
     command += ["--config", str(plan.config), *plan.overrides, f"output_dir={folder / 'run'}"]
     command += [f"train.batch_size={plan.batch_size // count}", f"train.num_processes={count}"]
     hidden = {"ACCELERATE_USE_CPU", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"}
@@ -81,5 +81,5 @@ def _launcher(form: str, count: int) -> list[str]:
 def _last_error(errors: str) -> str:
     """The last line that a process wrote before its launcher told of it."""
     own = errors.partition("elastic/multiprocessing")[0].strip().splitlines()
-    lines = [line for line in own if "Error" in line or line.startswith("train_")]
+    lines = [line for line in own if "error" in line.lower()]
     return (lines or own or ["no message"])[-1]

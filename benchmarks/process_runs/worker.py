@@ -1,6 +1,6 @@
 """One process of a measured training: the recipe's own trainer, its steps timed.
 
-    python -m benchmarks.process_runs.worker OUT.json --config RECIPE [key=value ...]
+    python -m benchmarks.process_runs.worker --out OUT.json --config RECIPE [key=value ...]
 
 The main process writes OUT.json. Started alone or by torchrun.
 """
@@ -110,7 +110,7 @@ def main() -> None:
     """Run the command."""
     logging.basicConfig(level=logging.WARNING)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("overrides", nargs="*")
     arguments = parser.parse_args()
