@@ -50,7 +50,7 @@ TRI_RAG_RECIPE=${TRI_RAG_RECIPE:-tri_rag_llama3_8b}
 T2T_VALUES=${T2T_VALUES:-}
 RAS_VALUES=${RAS_VALUES:-}
 TRI_RAG_VALUES=${TRI_RAG_VALUES:-}
-# ddp or fsdp2.
+# ddp, fsdp2, zero2 or zero3; the last two need the extra `deepspeed`.
 PARALLEL=${PARALLEL:-ddp}
 # Questions to evaluate on, the corpus to search, and the loops, one task of the array each.
 QUESTIONS=${QUESTIONS:-}

@@ -206,6 +206,9 @@ def run_training(recipe: Recipe, args: Any, stop: StopRequest | None = None) -> 
         record_start(Path(args.output_dir), settings, processes, recipe.resume)
         _print_start(recipe, trainer)
     measure_only = train.num_train_epochs == 0 and train.max_steps == 0
+    if measure_only:
+        # FSDP and DeepSpeed place a model only once it trains.
+        recipe.module.to(args.device)
     figures = {} if measure_only else _train(recipe, trainer, progress)
     if stopper.stopped:
         raise stop.error(f"after step {trainer.state.global_step}")
@@ -296,7 +299,9 @@ def _print_start(recipe: Recipe, trainer: ComponentTrainer) -> None:
     steps = _planned_steps(recipe, trainer)
     step_samples = args.train_batch_size * args.gradient_accumulation_steps
     tokens = steps * step_samples * sum(recipe.train.lengths) / len(recipe.train)
-    estimate = estimate_cost(
+    # A model that is to be split on GPUs is still in main memory, and may not fit on one of them.
+    is_in_place = next(recipe.module.parameters()).device.type == args.device.type
+    estimate = is_in_place and estimate_cost(
         recipe.module,
         recipe.collate,
         recipe.train.samples,
@@ -311,4 +316,4 @@ def _print_start(recipe: Recipe, trainer: ComponentTrainer) -> None:
         "processes": f"{args.world_size}, {trainer.accelerator.distributed_type.value}",
         "device": str(args.device),
     }
-    print_plan(recipe.train, plan, estimate)
+    print_plan(recipe.train, plan, estimate or None)

@@ -18,6 +18,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from training import zero
 from training.checkpoints import carried_loss, process_state, read_progress, write_checkpoint
 from training.errors import DataWorkerError, ResumeError
 from training.guards import StepGuard
@@ -78,6 +79,9 @@ class ComponentTrainer(Trainer):
         self.validate = validate
         self.clock = clock
         wrap_layers(self.accelerator, module)
+        if zero.runs(self.accelerator):
+            zero.configure(self.accelerator, module, settings.autocast_bf16)
+            self.add_callback(zero.EngineStep(self.accelerator))
         self.sampler = self._get_train_sampler()
         self.data_hash = data_hash(train_dataset)
         self.guard = StepGuard(self.accelerator, settings.loss_spike_factor)
@@ -116,9 +120,16 @@ class ComponentTrainer(Trainer):
         shard_on_cpu(self.accelerator)
         self.is_fsdp_enabled = self.accelerator.distributed_type == DistributedType.FSDP
 
-    def _prepare_for_training(self, *args: Any, **kwargs: Any) -> tuple[nn.Module, Any]:
-        model, loader = super()._prepare_for_training(*args, **kwargs)
+    def _prepare_for_training(
+        self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: str | None
+    ) -> tuple[nn.Module, Any]:
+        # DeepSpeed would look for a checkpoint of its own form.
+        theirs = None if zero.runs(self.accelerator) else resume_from_checkpoint
+        model, loader = super()._prepare_for_training(max_steps, train_dataloader, theirs)
         check_sharded(self.accelerator, model)
+        if zero.runs(self.accelerator):
+            zero.take_over(self.accelerator, self.component)
+            self._load_optimizer_and_scheduler(resume_from_checkpoint)
         return model, loader
 
     def _init_training_state(self, max_steps: int, *args: Any, **kwargs: Any) -> tuple[int, int]:

@@ -108,7 +108,7 @@ def test_a_training_starts_its_processes(
     added = {"train.num_processes=8", "train.resume=auto", "train.slurm_requeue=true"}
     assert {"data.train=DATA/train.jsonl", "output_dir=OUT", "train.seed=3", *added} <= set(started)
     refused = run(cluster, *command, **slurm, PARALLEL="magic")
-    assert refused.returncode == 2 and "write ddp or fsdp2" in refused.stderr
+    assert refused.returncode == 2 and "write ddp, fsdp2, zero2 or zero3" in refused.stderr
 
 
 def test_a_process_learns_its_place(cluster: dict[str, str]) -> None:
@@ -120,6 +120,28 @@ def test_a_process_learns_its_place(cluster: dict[str, str]) -> None:
     assert json.loads(gpus.stdout) == ["5", "8", "1", "4", None]
     cpus = run(cluster, *command, **place, GPUS_PER_NODE="0")
     assert json.loads(cpus.stdout) == ["5", "8", "1", "4", "true"]
+    zero = run(cluster, *command, **place, GPUS_PER_NODE="0", DS_ACCELERATOR="cpu")
+    assert json.loads(zero.stdout) == ["5", "8", "1", "4", None]
+
+
+@pytest.mark.parametrize("stage", ["2", "3"])
+def test_a_training_under_zero_says_so_to_its_processes(
+    stage: str, cluster: dict[str, str], tmp_path: Path
+) -> None:
+    srun = tmp_path / "bin" / "srun"
+    srun.write_text(f"#!/bin/bash\nenv > {tmp_path / 'environment'}\n")
+    srun.chmod(0o755)
+    slurm = {"SLURM_FILES": str(SCRIPTS), "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "node[1-2]"}
+    given = ("t2t", "t2t_tiny", "DATA", "OUT")
+    for gpus, accelerator in (("4", None), ("0", "cpu")):
+        more = {"SLURM_NTASKS": "8", "PARALLEL": f"zero{stage}", "GPUS_PER_NODE": gpus}
+        done = run(cluster, "bash", str(SCRIPTS / "train.sbatch"), *given, **slurm, **more)
+        assert done.returncode == 0, done.stderr
+        lines = (tmp_path / "environment").read_text().splitlines()
+        said = dict(line.partition("=")[::2] for line in lines)
+        assert said["ACCELERATE_USE_DEEPSPEED"] == "true"
+        assert said["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == stage
+        assert said.get("DS_ACCELERATOR") == accelerator
 
 
 def test_an_array_has_a_task_for_each_entry(cluster: dict[str, str], tmp_path: Path) -> None:
