@@ -1,7 +1,7 @@
 """Checkpoints are written beside the training: a step only copies, a thread writes.
 
-As in CheckFreq (Mohan et al., FAST 2021), a save is split into a snapshot, which stops the step, and
-the writing of it, which does not.
+As in CheckFreq (Mohan et al., FAST 2021), a save is split into a snapshot, which stops the step,
+and the writing of it, which does not.
 """
 
 import logging

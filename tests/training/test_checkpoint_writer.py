@@ -172,7 +172,7 @@ def test_a_disk_that_fills_up_stops_the_training_at_the_next_step(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     slow_write(monkeypatch, fill)
-    with pytest.raises(CheckpointWriteError, match="checkpoint-2: .* the disk is full") as error:
+    with pytest.raises(CheckpointWriteError, match=r"checkpoint-2: .* the disk is full") as error:
         train(settings("train.max_steps=40", "train.save_steps=2"))
     assert isinstance(error.value.__cause__, OSError)
     assert 2 <= steps_logged(tmp_path / "out") < 20
