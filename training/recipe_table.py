@@ -46,8 +46,8 @@ which a test holds to what a step on a CPU saves. `training/train_*.py --config 
 says the same for one recipe with its overrides, its data and its launch, and how long it takes.
 
 - All figures are GiB on each process, for a micro-batch (`train.batch_size`) of the longest samples
-  that the recipe allows. {RESERVE_BYTES // GIB} GiB is added for the device's own context; generation
-  in the final validation is not in it.
+  that the recipe allows. {RESERVE_BYTES // GIB} GiB is added for the device's own context. Not in
+  it: the allocator's fragmentation, and generation in a validation.
 - *Buffers* are gradients on their way between processes, and weights gathered from them for a
   layer (FSDP2) or up to DeepSpeed's `stage3_max_live_parameters` (ZeRO-3). A model with a prompt is
   gathered as a whole under FSDP2.
@@ -98,16 +98,16 @@ def section(name: str, drawn: Sketch) -> str:
     """One recipe's part of the page."""
     parameters, train = drawn.parameters, drawn.settings.train
     share = parameters.trained_bytes / drawn.base_bytes
+    step = train.batch_size * train.gradient_accumulation_steps * drawn.lengths.mean
+    checkpointing = "with" if train.gradient_checkpointing else "without"
     lines = [
         f"## {name}",
         "",
         f"`{drawn.settings.model.backbone}`, {parameters.total / 1e6:,.1f} M parameters, "
-        f"{parameters.trained / 1e6:,.1f} M trained. {train.batch_size} samples of "
-        f"{drawn.lengths.mean:,.0f} tokens at most, "
-        f"{'with' if train.gradient_checkpointing else 'without'} gradient checkpointing; "
-        f"{train.batch_size * train.gradient_accumulation_steps * drawn.lengths.mean:,.0f} tokens a "
-        f"step and process. Component {parameters.trained_bytes / 1e6:,.1f} MB, {share:.2%} of the "
-        f"backbone; checkpoint {parameters.checkpoint_bytes / 1e6:,.1f} MB.",
+        f"{parameters.trained / 1e6:,.1f} M trained. A micro-batch has {train.batch_size} "
+        f"samples of up to {drawn.lengths.mean:,.0f} tokens, {checkpointing} gradient "
+        f"checkpointing; a step {step:,.0f} tokens a process. "
+        f"Component {parameters.trained_bytes / 1e6:,.1f} MB, {share:.2%} of the backbone; checkpoint {parameters.checkpoint_bytes / 1e6:,.1f} MB.",
         "",
         "| launch | weights | gradients | optimizer | buffers | activations | all | fits |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",

@@ -117,7 +117,10 @@ def run_command(
     prepare: Callable[[SettingsT], Recipe],
     outline: Outline,
 ) -> None:
-    """Read the command line, train or estimate, and report; an expected error ends with one line and code 1."""
+    """Read the command line, train and report, or estimate.
+
+    An expected error ends with one line and code 1.
+    """
     arguments = _parser(name, description).parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx", "absl", "accelerate"):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -16,6 +17,7 @@ from transformers import (
 from models.backbone import DTYPES, resolve_backbone
 from training.config import ConfigError
 
+TIED = "tie_word_embeddings"
 ARCHITECTURES = Path(__file__).resolve().parents[2] / "configs" / "architectures"
 
 
@@ -25,17 +27,8 @@ def backbone_config(name: str, revision: str | None = None) -> PretrainedConfig:
     Raises:
         ConfigError: neither is there.
     """
-    known = _shipped().get(name)
-    if known is not None:
-        settings = dict(known)
-        return AutoConfig.for_model(settings.pop("model_type"), **settings)
-    try:
-        return AutoConfig.from_pretrained(resolve_backbone(name), revision=revision)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"model.backbone={name}: no config.json of it here, and none from the hub. Give a "
-            f"folder that holds its config.json, or one of {', '.join(sorted(_shipped()))}"
-        ) from error
+    settings = _settings(name, revision)
+    return AutoConfig.for_model(settings.pop("model_type"), **settings)
 
 
 def backbone_on_meta(name: str, dtype: str, revision: str | None = None) -> PreTrainedModel:
@@ -48,8 +41,26 @@ def backbone_on_meta(name: str, dtype: str, revision: str | None = None) -> PreT
     factory = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     with torch.device("meta"):
         model: PreTrainedModel = factory.from_config(config, dtype=DTYPES[dtype])
+    head, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
+    # T5's class ties them until it sees weights that are not.
+    if head.weight is embeddings.weight and not _settings(name, revision).get(TIED, True):
+        head.weight = nn.Parameter(torch.empty_like(head.weight))
     model.config._name_or_path = name
     return model
+
+
+def _settings(name: str, revision: str | None) -> dict[str, Any]:
+    known = _shipped().get(name)
+    if known is not None:
+        return dict(known)
+    try:
+        source = resolve_backbone(name)
+        return dict(PretrainedConfig.get_config_dict(source, revision=revision)[0])
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"model.backbone={name}: no config.json of it here, and none from the hub. Give a "
+            f"folder that holds its config.json, or one of {', '.join(sorted(_shipped()))}"
+        ) from error
 
 
 def _shipped() -> dict[str, dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 The recipe's own module runs forward and backward on PyTorch's fake tensors, so that every tensor
 that autograd saves is counted, whatever the architecture; for Llama-like decoders this is what the
-formula of Korthikanti et al. 2022 (eq. 1 and 2) gives once it is written for SwiGLU, grouped queries
-and fused attention (tests/training/test_fit_dry_run.py holds the two together).
+formula of Korthikanti et al. 2022 (eq. 1) gives once it is written for SwiGLU, grouped queries and
+fused attention (tests/training/test_fit_dry_run.py holds the two together).
 """
 
 import weakref
@@ -11,20 +11,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+from torch.utils.flop_counter import flop_registry
+
+from training.fit.gpu_kernels import gpu_kernels
 
 aten: Any = torch.ops.aten
-# PyTorch has formulas for the GPU's kernels alone: the formula, and how many arguments it takes.
-CPU_ATTENTION: dict[Any, tuple[Callable[..., int], int]] = {
-    aten._scaled_dot_product_flash_attention_for_cpu: (sdpa_flop_count, 3),
-    aten._scaled_dot_product_flash_attention_for_cpu_backward: (sdpa_backward_flop_count, 4),
-}
 # What a value decides (is this mask all true?) is decided here.
 ANY_VALUE = 1
 
@@ -86,15 +84,13 @@ class LiveTensors(TorchDispatchMode):
             return torch.empty(self.label_tokens, args[0].dim(), dtype=torch.int64)
         return ANY_VALUE if func is aten._local_scalar_dense.default else None
 
+    def count_attention(self, flops: int) -> None:
+        """Add operations of an attention that is counted elsewhere."""
+        self.attention_flops += flops
+
     def _count_flops(self, func: Any, args: Any, kwargs: Any, output: Any) -> None:
-        if func in CPU_ATTENTION:
-            heads = [tensor.shape for tensor in args[: CPU_ATTENTION[func][1]]]
-            self.attention_flops += int(CPU_ATTENTION[func][0](*heads))
-        elif func in flop_registry:
-            count = int(flop_registry[func](*args, **kwargs, out_val=output))
-            is_attention = "attention" in str(func)
-            self.attention_flops += count if is_attention else 0
-            self.linear_flops += 0 if is_attention else count
+        if func in flop_registry:
+            self.linear_flops += int(flop_registry[func](*args, **kwargs, out_val=output))
 
     def _count(self, storage: torch.UntypedStorage) -> None:
         if (key := storage._cdata) not in self._bytes:
@@ -135,7 +131,7 @@ def dry_run(
     gradient_checkpointing: bool = False,
     autocast_bf16: bool = False,
 ) -> DryRun:
-    """Run one micro-batch of a module that lies on the meta device; the module is used up.
+    """Run one micro-batch of a module that lies on the meta device, as on a GPU; it is used up.
 
     Args:
         module: in any mode; its parameters are replaced by tensors without data.
@@ -150,7 +146,9 @@ def dry_run(
         inputs = make_inputs()
         live = LiveTensors(_known(module, inputs), label_tokens)
         saved = SavedTensors(module)
-        with live:
+        # Else transformers builds masks for what it takes for a compilation.
+        traced = patch("transformers.masking_utils.is_tracing", return_value=False)
+        with traced, live, gpu_kernels(live.count_attention):
             with saved, _autocast(autocast_bf16):
                 loss = module(**inputs, num_items_in_batch=label_tokens).loss
             saved_bytes = saved.take_bytes()
