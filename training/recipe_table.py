@@ -107,7 +107,8 @@ def section(name: str, drawn: Sketch) -> str:
         f"{parameters.trained / 1e6:,.1f} M trained. A micro-batch has {train.batch_size} "
         f"samples of up to {drawn.lengths.mean:,.0f} tokens, {checkpointing} gradient "
         f"checkpointing; a step {step:,.0f} tokens a process. "
-        f"Component {parameters.trained_bytes / 1e6:,.1f} MB, {share:.2%} of the backbone; checkpoint {parameters.checkpoint_bytes / 1e6:,.1f} MB.",
+        f"Component {parameters.trained_bytes / 1e6:,.1f} MB, {share:.2%} of the "
+        f"backbone; checkpoint {parameters.checkpoint_bytes / 1e6:,.1f} MB.",
         "",
         "| launch | weights | gradients | optimizer | buffers | activations | all | fits |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
