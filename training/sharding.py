@@ -122,7 +122,7 @@ def load_parameters(module: nn.Module, weights: dict[str, torch.Tensor]) -> None
 
 
 def whole_optimizer_state(optimizer: Any, names: Sequence[str]) -> StateByName:
-    """The optimizer's state by parameter name, as whole tensors on the CPU.
+    """A copy of the optimizer's state by parameter name, as whole tensors on the CPU.
 
     Args:
         names: parameters in the order of the optimizer's groups.
@@ -156,7 +156,7 @@ def load_optimizer_state(
 
 def _whole(value: Any) -> torch.Tensor:
     tensor = value.full_tensor() if isinstance(value, DTensor) else torch.as_tensor(value)
-    return tensor.detach().cpu()
+    return tensor.detach().to("cpu", copy=True)
 
 
 def _split_like(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,9 @@ from transformers import (
 )
 
 from training import zero
+from training.checkpoint_writer import CheckpointWriter
 from training.checkpoints import carried_loss, process_state, read_progress, write_checkpoint
+from training.component_copy import ComponentCopy
 from training.errors import DataWorkerError, ResumeError
 from training.guards import StepGuard
 from training.preemption import WorkerSignals
@@ -78,6 +80,8 @@ class ComponentTrainer(Trainer):
         self.settings = settings
         self.validate = validate
         self.clock = clock
+        self.writer = CheckpointWriter()
+        self.component_copy = ComponentCopy(module) if args.should_save else None
         wrap_layers(self.accelerator, module)
         if zero.runs(self.accelerator):
             zero.configure(self.accelerator, module, settings.autocast_bf16)
@@ -95,6 +99,11 @@ class ComponentTrainer(Trainer):
         """Samples of an optimizer step, over all processes and micro-batches."""
         args = self.args
         return args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train; whichever way it ends, the last checkpoint is written before it returns."""
+        with self.writer:
+            return super().train(*args, **kwargs)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:
         micro_batch = self.args.train_batch_size * self.args.world_size
@@ -150,7 +159,11 @@ class ComponentTrainer(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device
     ) -> tuple[list[Batch], torch.Tensor | int | None]:
-        """Take the micro-batches of one step and keep their sample ids for error messages."""
+        """Take the micro-batches of one step and keep their sample ids for error messages.
+
+        Raises: what writing the last checkpoint failed with.
+        """
+        self.writer.raise_failure()
         try:
             batches, label_tokens = super().get_batch_samples(epoch_iterator, num_batches, device)
         except (OSError, EOFError, RuntimeError) as error:
