@@ -16,12 +16,12 @@ import inference.build_hierarchy
 import inference.evaluate
 import inference.open_indexer
 import inference.open_loop
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from inference.engines.contract import Request
 from inference.hierarchy.index import HierarchyIndex
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from models.sentence_encoder import load_sentence_encoder
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
-from tests.inference.scripted_engine import ScriptedEngine, prompt_text
 from tests.run_main import run_main
 from tests.tiny import tiny_tokenizer
 
@@ -165,7 +165,7 @@ def test_what_cannot_be_is_refused_in_one_line(
 KILLED = """
 import os, signal, sys
 import inference.build_hierarchy, inference.open_indexer
-from tests.inference.scripted_engine import ScriptedEngine
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from tests.inference.test_build_hierarchy import index_model
 limit, asked = int(sys.argv.pop(1)), []
 def script(request):

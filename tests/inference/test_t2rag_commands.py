@@ -18,14 +18,14 @@ import inference.ask
 import inference.build_propositions
 import inference.evaluate
 import inference.open_loop
+from benchmarks.scripted_world.gold_world import GoldWorld, make_world
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
+from benchmarks.scripted_world.world_model import WorldModel
 from inference.loop_groups import OWN_OPTIONS
 from inference.loop_options import add_loop_arguments, options_from
 from models.formats.records import write_records
 from models.formats.triples import Triple
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
-from tests.inference.gold_world import GoldWorld, make_world
-from tests.inference.scripted_engine import ScriptedEngine
-from tests.inference.world_model import WorldModel
 from tests.run_main import run_main
 from tests.tiny import tiny_tokenizer
 

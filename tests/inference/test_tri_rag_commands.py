@@ -10,10 +10,10 @@ import pytest
 
 import inference.build_kb
 import inference.evaluate
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Request
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from tests.components import chat_backbone, ras_component, tri_rag_component
-from tests.inference.scripted_engine import ScriptedEngine
 from tests.run_main import run_main
 from tests.tiny import tiny_tokenizer
 

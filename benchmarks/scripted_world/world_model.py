@@ -27,6 +27,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection
 
+from benchmarks.scripted_world.gold_world import GoldWorld, answer_from, fill, steps_of
+from benchmarks.scripted_world.output_errors import Spoiler
+from benchmarks.scripted_world.scripted_engine import prompt_text
 from inference.engines.contract import Request
 from models.formats.claims import anchor, claim
 from models.formats.clues import format_clues, parse_clues
@@ -45,9 +48,6 @@ from models.formats.records import QuestionRecord
 from models.formats.resolver import NOTHING, format_resolution
 from models.formats.topic_selector import Topic, format_topic
 from models.formats.triples import Triple, format_triples
-from tests.inference.gold_world import GoldWorld, answer_from, fill, steps_of
-from tests.inference.output_errors import Spoiler
-from tests.inference.scripted_engine import prompt_text
 
 UNKNOWN = "unknown"
 Writer = Callable[[str], str]
