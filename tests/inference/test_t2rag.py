@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from benchmarks.scripted_world.encoders import WideHashEncoder
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, text_input
 from benchmarks.scripted_world.world_model import WorldModel
@@ -21,7 +22,6 @@ from models.formats.prompts import passage_text, triples_prompt
 from models.formats.records import QuestionRecord
 from models.formats.triples import parse_triples
 from models.sentence_encoder import load_sentence_encoder
-from tests.inference.wide_hash_encoder import WideHashEncoder
 
 ENCODER = WideHashEncoder()
 

@@ -21,6 +21,7 @@ import inference.open_loop
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from benchmarks.scripted_world.world_model import WorldModel
+from inference.evaluation_run import settings_of
 from inference.loop_groups import OWN_OPTIONS
 from inference.loop_options import add_loop_arguments, options_from
 from models.formats.records import write_records
@@ -145,7 +146,7 @@ def test_each_loop_has_its_own_limits_where_none_are_given(
     assert (options.top_k, options.max_rounds) == limits
     given = parser.parse_args(["--loop", loop, "--top-k", "7", "--max-rounds", "2"])
     assert (options_from(given).top_k, options_from(given).max_rounds) == (7, 2)
-    settings = inference.evaluate.settings_of(options, Path("questions.jsonl"))
+    settings = settings_of(options, Path("questions.jsonl"))
     assert json.loads(json.dumps(settings)) == settings
     # What is new with a loop is no setting of the others, whose evaluations can go on.
     special = {name for names in OWN_OPTIONS.values() for name in names}

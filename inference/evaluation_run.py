@@ -1,0 +1,154 @@
+"""One evaluation: a loop over a data set, every answer on disk as it comes."""
+
+import itertools
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from inference.engines.contract import Engine
+from inference.evaluation_log import RESULTS_FILE, EvaluationLog, EvaluationLogError
+from inference.gold import GoldPassages
+from inference.indexing_cost import read_cost
+from inference.loop_groups import OWN_OPTIONS, T2RAG, TH_RAG, helpers_of
+from inference.loop_options import LOOPS_OVER_CORPUS, LOOPS_OVER_TRIPLES, LoopOptions
+from inference.loops.trace import Trace
+from inference.open_loop import open_loop
+from inference.retrieval.passages import Passage, load_corpus
+from inference.run_questions import run_questions
+from inference.scored_traces import scored_trace, summarise
+from models.checkpoint import component_fingerprint
+from models.formats.fields import RecordError
+from models.formats.records import QuestionRecord, read_records
+
+# Which folder a loop answers from; building it is its cost of indexing.
+_INDEXES = {"tri_rag": "kb", T2RAG: "propositions", TH_RAG: "hierarchy"}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is evaluated, and where its answers go; see evaluate.py's options."""
+
+    options: LoopOptions
+    dataset: Path
+    corpus: Path | None
+    out: Path
+    concurrency: int = 16
+    limit: int | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The questions, their scored traces in the same order, and what they came to."""
+
+    records: list[QuestionRecord]
+    rows: list[dict[str, Any]]
+    results: dict[str, Any]
+
+
+async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -> Evaluated:
+    """Answer what is missing and write traces and results.
+
+    An evaluation that is whole is left as it is. shared: an engine of `engine_of` to run on, which
+    stays open.
+
+    Raises EvaluationLogError, RecordError and what `open_loop` raises.
+    """
+    start = time.perf_counter()
+    options, dataset = evaluation.options, evaluation.dataset
+    records = read_questions(dataset, evaluation.limit)
+    # Fails now, and not after the last question, where nothing can be written.
+    log = EvaluationLog(evaluation.out, settings_of(options, dataset), evaluation.resume)
+    missing = [record for record in records if record.id not in log.rows]
+    if not missing and (stored := _stored_results(evaluation.out, len(records))) is not None:
+        return Evaluated(records, [log.rows[record.id] for record in records], stored)
+    if missing:
+        in_corpus = options.loop in LOOPS_OVER_CORPUS and evaluation.corpus is not None
+        corpus = load_corpus(evaluation.corpus) if in_corpus and evaluation.corpus else []
+        await _answer(evaluation, missing, len(records), corpus, log, shared)
+    rows = [log.rows[record.id] for record in records]
+    results = summarise(options.loop, dataset, rows, time.perf_counter() - start)
+    index = _INDEXES.get(options.loop)
+    results["indexing"] = read_cost(getattr(options, index)) if index else None
+    log.finish(rows, results)
+    return Evaluated(records, rows, results)
+
+
+def _stored_results(folder: Path, count: int) -> dict[str, Any] | None:
+    """The results of a run that is whole, so that its seconds are not those of doing nothing."""
+    path = folder / RESULTS_FILE
+    if not path.is_file():
+        return None
+    stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return stored if stored["n"] == count and not stored["errors"] else None
+
+
+async def _answer(
+    evaluation: Evaluation,
+    missing: Sequence[QuestionRecord],
+    total: int,
+    corpus: Sequence[Passage],
+    log: EvaluationLog,
+    shared: Engine | None,
+) -> None:
+    """Answer what the log does not know yet, and put every answer into it as it comes."""
+    options = evaluation.options
+    opened = open_loop(options, corpus, shared)
+    gold = GoldPassages(opened.documents) if opened.documents else None
+    try:
+        with tqdm(
+            total=total, initial=total - len(missing), desc=options.loop, unit=" questions"
+        ) as progress:
+
+            def keep(record: QuestionRecord, trace: Trace) -> None:
+                log.append(scored_trace(record, trace, gold))
+                progress.update()
+
+            await run_questions(opened.loop, missing, evaluation.concurrency, keep)
+    finally:
+        await opened.close()
+
+
+def read_questions(path: Path, limit: int | None) -> list[QuestionRecord]:
+    """The first `limit` questions.
+
+    Raises:
+        RecordError: a question that cannot be read, or two with one id.
+        EvaluationLogError: there is none.
+    """
+    records = list(itertools.islice(read_records(path, QuestionRecord), limit))
+    counts = Counter(record.id for record in records)
+    for name, count in counts.items():
+        if count > 1:
+            problem = f"'{name}' stands for {count} questions"
+            raise RecordError(str(path), "id", problem, "Give each question an id of its own")
+    if not records:
+        raise EvaluationLogError(f"{path} holds no question: name a data set with some")
+    return records
+
+
+def settings_of(options: LoopOptions, dataset: Path) -> dict[str, Any]:
+    """What decides the answers of a run; where caches and indexes lie does not."""
+    settings = {**asdict(options), "dataset": dataset.name}
+    for name in ("cache", "index"):
+        del settings[name]
+    of_engine = ("kind", "dtype", "constrain")
+    settings["engine"] = {name: getattr(options.engine, name) for name in of_engine}
+    used = {"ras": options.uses_ras, "t2t": options.loop in LOOPS_OVER_TRIPLES}
+    used |= dict.fromkeys(helpers_of(options.loop), True)
+    for name, is_used in used.items():
+        folder = settings[name]
+        settings[name] = component_fingerprint(folder) if folder and is_used else None
+    for name in ("kb", "propositions", "hierarchy"):
+        settings[name] = str(settings[name]) if settings[name] else None
+    # Other loops' evaluations that were begun before there were these options can go on.
+    own = OWN_OPTIONS.get(options.loop, ())
+    for name in {name for names in OWN_OPTIONS.values() for name in names}.difference(own):
+        del settings[name]
+    return settings
