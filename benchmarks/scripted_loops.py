@@ -26,6 +26,7 @@ from benchmarks.scripted_world.gold_world import load_world
 from benchmarks.scripted_world.hierarchy_world import TopicWriters
 from benchmarks.scripted_world.loops import LOOPS, Settings
 from benchmarks.scripted_world.measure import Conditions, answer_all, summarise
+from benchmarks.scripted_world.reach import th_rag_reach
 from data_gen.build_world import build_world
 from evaluation.report import emit_json, print_table
 from inference.command_line import command, positive_int
@@ -143,7 +144,13 @@ def main() -> None:
             arguments.questions, arguments.seed, arguments.encoder, Path(folder) / "world"
         )
         loops = measure(arguments.loops, arguments.rates, given)
+        reach = None
+        if "th_rag" in arguments.loops:
+            reach = asyncio.run(th_rag_reach(given, Path(folder) / "hierarchy"))
     show(loops)
+    if reach:
+        title = "TH-RAG: questions whose facts are all retrieved, by ranking, K1 and hops"
+        print_table(title, list(reach[0]), [list(row.values()) for row in reach])
     if arguments.picture:
         draw(loops, arguments.picture)
     emit_json(
@@ -154,6 +161,7 @@ def main() -> None:
             "seed": arguments.seed,
             "encoder": arguments.encoder,
             "loops": loops,
+            "th_rag_reach": reach,
         }
     )
 

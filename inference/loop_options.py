@@ -85,6 +85,7 @@ class LoopOptions:
     sentences: int = ThRagSettings.sentences
     passages: int = ThRagSettings.passages
     link_weight: float = ThRagSettings.link_weight
+    name_weight: float = ThRagSettings.name_weight
     judge: bool = TrigNavSettings.judge
     recall: bool = TrigNavSettings.recall
     knowledge: str = EvidenceSettings.knowledge

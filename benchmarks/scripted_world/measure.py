@@ -135,11 +135,12 @@ def _in_reach(name: str, given: Conditions, record: QuestionRecord, trace: Trace
     """Whether the method can answer this question at all, with a model that never errs.
 
     Tri-RAG searches conditions, which name what a claim is about: a question for the subject of
-    given objects (an intersection) has no condition to look for. TH-RAG searches once, so all facts
-    must be in the evidence: on a sentence's edges or in one of the K_2 passages.
+    given objects (an intersection) has no condition to look for, and can be answered only where its
+    facts come by chance. TH-RAG searches once, so all facts must be in the evidence: on a
+    sentence's edges or in one of the K_2 passages.
     """
     if name == "tri_rag":
-        return record.type != "intersection"
+        return record.type != "intersection" or set(record.evidences) <= set(trace.graph)
     if name == "th_rag":
         around = trace.steps[0].passages[:5] if trace.steps else []
         told = {f for p in around for f in given.world.facts[passage_text(p.title, p.text)]}
