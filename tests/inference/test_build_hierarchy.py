@@ -19,6 +19,7 @@ import inference.open_loop
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from inference.engines.contract import Request
 from inference.hierarchy.index import HierarchyIndex
+from inference.indexing_cost import read_cost
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from models.sentence_encoder import load_sentence_encoder
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
@@ -100,7 +101,7 @@ def build(run: Run, t2t: Path, tmp_path: Path) -> Run:
 
 
 def test_a_build_grows_shrinks_and_calls_the_model_once_a_chunk(
-    build: Run, engines: list[ScriptedEngine]
+    build: Run, engines: list[ScriptedEngine], tmp_path: Path
 ) -> None:
     first = build(PASSAGES[0])
     assert (first["new documents"], first["LLM calls"], first["facts"]) == (1, 1, 1)
@@ -117,6 +118,7 @@ def test_a_build_grows_shrinks_and_calls_the_model_once_a_chunk(
     replaced = build(changed, more=("--replace",))
     assert (replaced["documents"], replaced["LLM calls"]) == (2, 1)
     assert sum(len(engine.requests) for engine in engines) == calls + 1
+    assert (read_cost(tmp_path / "h") or {})["llm_calls"] == calls + 1
 
 
 def test_long_documents_are_cut_into_chunks(build: Run, engines: list[ScriptedEngine]) -> None:

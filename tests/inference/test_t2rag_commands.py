@@ -22,6 +22,7 @@ from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.evaluation_run import settings_of
+from inference.indexing_cost import read_cost
 from inference.loop_groups import OWN_OPTIONS
 from inference.loop_options import add_loop_arguments, options_from
 from models.formats.records import write_records
@@ -158,12 +159,14 @@ def test_an_index_grows_by_what_is_new(
 ) -> None:
     first = build("--limit", 120)
     assert (first["added now"], first["documents"], len(engines[0].requests)) == (120, 120, 120)
+    assert (read_cost(tmp_path / "index") or {})["llm_calls"] == 120
     again = build("--limit", 120)
     assert (again["added now"], again["propositions"]) == (0, first["propositions"])
     assert len(engines) == 1
     grown = build()
     assert (grown["added now"], grown["documents"]) == (80, 200)
     assert len(engines[1].requests) == 80
+    assert (read_cost(tmp_path / "index") or {})["llm_calls"] == 200
     fresh = build(out=tmp_path / "fresh")
     # What was extracted before comes from the cache.
     assert engines[2].requests == []

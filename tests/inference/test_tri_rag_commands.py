@@ -197,6 +197,7 @@ def test_evaluate_answers_from_the_knowledge_base(
     )  # fmt: skip
     results = run(inference.evaluate.main, *arguments, "--kb", tmp_path / "kb")
     assert (results["loop"], results["n"], results["errors"]) == ("tri_rag", 1, 0)
+    assert results["indexing"]["llm_calls"] == len(engines[0].requests)
     trace = json.loads((tmp_path / "out" / "traces.jsonl").read_text())
     assert ["Ada", "place of birth", "Rome"] in trace["graph"]
     assert "p1" in {passage["id"] for passage in trace["steps"][0]["passages"]}
