@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """TH-RAG's ranking of sentences on real questions: the paper's, with links, with links and names.
 
-No model takes part: the entities of a sentence are its document's title and the other titles that it
-names, and all sentences are searched (TH-RAG's Table 7, "w/o Traversal"). A supporting sentence
+No model takes part: the entities of a sentence are its document's title and the other titles that
+it names, and all sentences are searched (TH-RAG's Table 7, "w/o Traversal"). A supporting sentence
 counts as found among the first K1, or in one of the K2 passages around them.
 """
 
