@@ -73,7 +73,7 @@ def plan(arguments: Namespace) -> dict[tuple[str, str], Evaluation]:
         for loop in dict.fromkeys(arguments.loops):
             given = {name: _of(dataset, value) for name, value in vars(arguments).items()}
             options = options_from(Namespace(**{**given, "loop": loop}))
-            corpus = given["corpus"]
+            corpus: Path | None = Namespace(**given).corpus
             if loop in LOOPS_OVER_CORPUS and corpus is None:
                 raise EvaluationLogError(f"{loop} searches a corpus: name it with --corpus")
             out = arguments.out / dataset / loop
@@ -98,8 +98,8 @@ def check_inputs(planned: Mapping[tuple[str, str], Evaluation]) -> None:
 
     Raises RecordError, CheckpointError and EvaluationLogError, which names the run.
     """
-    for dataset, limit in {(run.dataset, run.limit) for run in planned.values()}:
-        read_questions(dataset, limit)
+    for questions, limit in {(run.dataset, run.limit) for run in planned.values()}:
+        read_questions(questions, limit)
     for (dataset, loop), run in planned.items():
         read_components(run.options)
         options = run.options
