@@ -16,8 +16,8 @@ from evaluation.report import emit_json
 from inference.command_line import command, configure_logging
 from inference.evaluation_log import EvaluationLog
 from inference.evaluation_report import show
+from inference.evaluation_run import results_of
 from inference.evaluation_shards import merged_rows, open_evaluation
-from inference.scored_traces import summarise
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,7 +43,7 @@ def main() -> None:
     rows = merged_rows(shards)
     settings = shards[0].settings
     seconds = sum(stored.card["seconds"] for stored in shards)
-    results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
+    results = results_of(settings, rows, seconds)
     EvaluationLog(arguments.out, settings, resume=False).finish(rows, results)
     show(results, rows)
     if arguments.json:
