@@ -30,6 +30,8 @@ SPLITS = {
 # Recipes, and room for the tokens of their longest label.
 LABELS = {"t2t": 40, "tri_rag": 110, "ras": 40}
 RECIPES = tuple(LABELS)
+# Gradients are clipped to these, so that it shows; a soft prompt's are small.
+MAX_GRAD_NORMS = {"t2t": 0.3, "tri_rag": 0.003, "ras": 0.3}
 # Each form goes on from a checkpoint of the one before it; the first one also from the last.
 CHAIN = ["one", "zero3", "fsdp2", "ddp", "zero2"]
 if importlib.util.find_spec("deepspeed") is None:
@@ -65,7 +67,12 @@ def command(triples_file: Path, conditions_file: Path, ras_file: Path, backbone:
             *("data.max_dev_samples=5", "validation.samples=1", "train.eval_steps=2"),
             *(f"model.backbone={backbone}", f"model.max_output_tokens={LABELS[recipe]}"),
             *("train.tensorboard=false", "train.logging_steps=1", "train.save_steps=1"),
-            *("train.save_total_limit=0", "train.max_grad_norm=0.3", *PLAN, *SPLITS[split]),
+            *(
+                "train.save_total_limit=0",
+                f"train.max_grad_norm={MAX_GRAD_NORMS[recipe]}",
+                *PLAN,
+                *SPLITS[split],
+            ),
             *overrides,
         ]
 
@@ -164,7 +171,8 @@ def test_two_processes_follow_the_course_of_one(form: str, runs: Runs) -> None:
     for recipe in RECIPES:
         run, one = runs.whole(form, recipe), runs.whole("one", recipe)
         # The norm for clipping is really at work.
-        assert any(entry.get("grad_norm", 0) > 0.3 for entry in course(one)), recipe
+        norms = [entry.get("grad_norm", 0) for entry in course(one)]
+        assert max(norms) > MAX_GRAD_NORMS[recipe], recipe
         assert_same_course(run, one)
         assert_same_tensors(run, one)
         verify_checkpoint(run / "checkpoint-4")
