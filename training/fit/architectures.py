@@ -41,6 +41,8 @@ def backbone_on_meta(name: str, dtype: str, revision: str | None = None) -> PreT
     factory = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     with torch.device("meta"):
         model: PreTrainedModel = factory.from_config(config, dtype=DTYPES[dtype])
+    head: Any
+    embeddings: Any
     head, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
     # T5's class ties them until it sees weights that are not.
     if head.weight is embeddings.weight and not _settings(name, revision).get(TIED, True):

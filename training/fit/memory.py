@@ -104,8 +104,8 @@ def state_memory(parameters: Parameters, launch: Launch, processes: int) -> Stat
     if launch is Launch.fsdp2:
         gathered = min(total, LAYERS_GATHERED * parameters.layer_bytes + parameters.outer_bytes)
         buffers = gathered if parameters.layer_bytes else total
-        shares = [_share(part, processes) for part in (total, trained, moments)]
-        return StateMemory(*shares, buffers)
+        weights, gradients = _share(total, processes), _share(trained, processes)
+        return StateMemory(weights, gradients, _share(moments, processes), buffers)
     bucket = min(trained, ZERO_BUCKET * FLOAT32_BYTES)
     copy = FLOAT32_BYTES * parameters.trained
     optimizer = _share(moments + copy, processes)
