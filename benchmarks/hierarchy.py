@@ -149,7 +149,8 @@ def _query(index: HierarchyIndex, questions: Sequence[str]) -> Iterator[float]:
         topics = index.shortlist_topics(scored, settings.shortlist)[: settings.topics[1]]
         near = (index.shortlist_subtopics(scored, t, settings.shortlist) for t in topics)
         subtopics = {s for found in near for s in found[: settings.subtopics[1]]}
-        index.evidence(scored, subtopics, settings.sentences, settings.link_weight)
+        weights = settings.link_weight, settings.name_weight
+        index.evidence(scored, subtopics, settings.sentences, *weights)
         if number:
             yield time.perf_counter() - started
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from data_gen.conditions_build import SENTENCE_SOURCE, ConditionsBuild
 from data_gen.conditions_finish import finish_conditions
 from data_gen.shard_files import report_shard, write_shard
-from data_gen.shards import WHOLE, add_shard_option
+from data_gen.shards import add_shard_option
 from data_gen.source_args import add_common_options, named_path, parse_options, share
 from data_gen.sources.open_source import TRIPLE_SOURCES
 from data_gen.streaming.workspace import output
@@ -27,6 +27,7 @@ from data_gen.triples_build import QA_SOURCES
 from data_gen.triples_options import add_triples_options
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
+from evaluation.shards import WHOLE
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

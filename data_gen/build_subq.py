@@ -16,13 +16,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_gen.shard_files import report_shard, write_shard
-from data_gen.shards import WHOLE, add_shard_option
+from data_gen.shards import add_shard_option
 from data_gen.source_args import add_common_options, named_path, parse_options, share
 from data_gen.streaming.workspace import output
 from data_gen.subq_build import SubqBuild
 from data_gen.subq_finish import finish_subq
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
+from evaluation.shards import WHOLE
 
 _SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
 

@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_gen.shard_files import report_shard, write_shard
-from data_gen.shards import WHOLE, add_shard_option
+from data_gen.shards import add_shard_option
 from data_gen.source_args import add_common_options, named_path, parse_options
 from data_gen.sources.open_source import TRIPLE_SOURCES
 from data_gen.streaming.workspace import output
@@ -24,6 +24,7 @@ from data_gen.triples_finish import finish_triples
 from data_gen.triples_options import add_triples_options
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
+from evaluation.shards import WHOLE
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

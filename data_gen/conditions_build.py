@@ -14,13 +14,13 @@ from data_gen.fact_tables import as_table, is_table
 from data_gen.found import Found
 from data_gen.passage_items import SENTENCES, PassageItem
 from data_gen.sentence_claims import conditions_of_sentences
-from data_gen.shards import WHOLE, Shard
 from data_gen.solving_steps import context_passages
 from data_gen.source_args import NamedPath, source_entry
 from data_gen.sources.open_source import read_questions
 from data_gen.streaming.disk_groups import DiskGroups
 from data_gen.triples_build import TriplesBuild
 from data_gen.weak_triples import weak_triples
+from evaluation.shards import WHOLE, Shard
 from models.formats.conditions import ConditionTriplet
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample

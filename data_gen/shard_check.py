@@ -9,18 +9,11 @@ from typing import Any, TypeVar
 
 from data_gen.passage_items import PassageItem
 from data_gen.shard_files import FORMAT, ITEMS, LOOK_UPS, lines_and_sha256
-from data_gen.shards import Shard
 from data_gen.streaming.spool import from_line
 from data_gen.subq_build import QuestionSamples
+from evaluation.shards import Shard, ShardError, check_numbers
 
 Item = TypeVar("Item", QuestionSamples, PassageItem)
-
-
-class ShardError(ValueError):
-    """A shard that cannot be put together with the others: which, what differs, the remedy."""
-
-    def __init__(self, where: "ShardFolder | Path | str", problem: str, remedy: str) -> None:
-        super().__init__(f"{where}: {problem}. {remedy}")
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,7 @@ def open_shards(folders: Sequence[Path]) -> list[ShardFolder]:
     options, inputs or records than the first shard's, and a file that is not what was written.
     """
     shards = [_open(folder) for folder in folders]
-    _check_numbers(shards)
+    check_numbers(shards)
     shards.sort(key=lambda shard: shard.shard.number)
     for other in shards[1:]:
         _check_same_build(shards[0], other)
@@ -70,24 +63,6 @@ def _open(folder: Path) -> ShardFolder:
         problem = f"a shard in format {card.get('format')}, not {FORMAT}"
         raise ShardError(path, problem, "Make and merge all shards with one version of this code")
     return ShardFolder(folder, card)
-
-
-def _check_numbers(shards: Sequence[ShardFolder]) -> None:
-    first = shards[0]
-    held: dict[int, ShardFolder] = {}
-    for shard in shards:
-        if shard.card["of"] != first.card["of"]:
-            problem = f"one of {shard.card['of']} shards, but {first} is one of {first.card['of']}"
-            raise ShardError(shard, problem, "Merge the shards of one --shard count alone")
-        other = held.setdefault(shard.shard.number, shard)
-        if other is not shard:
-            problem = f"the same number as {other.folder}"
-            raise ShardError(shard, problem, "Give each shard once; make the others with --shard")
-    missing = [n for n in range(1, first.shard.count + 1) if n not in held]
-    if missing:
-        names = ", ".join(f"{number}/{first.shard.count}" for number in missing)
-        problem = f"of its build these shards are missing: {names}"
-        raise ShardError(first, problem, "Make them with --shard and name their folders too")
 
 
 def _check_same_build(first: ShardFolder, other: ShardFolder) -> None:

@@ -14,7 +14,7 @@ from data_gen.later_annotation import LaterAnnotation
 from data_gen.passage_triples import PassageTriples
 from data_gen.question_reader import QuestionReader
 from data_gen.question_retrieval import prepare_questions
-from data_gen.shards import WHOLE, Deal, Shard
+from data_gen.shards import Deal
 from data_gen.source_args import NamedPath
 from data_gen.streaming.placed_counts import Place, PlacedCounts
 from data_gen.streaming.spool import Spool
@@ -30,6 +30,7 @@ from data_gen.trajectories import (
     no_retrieval_samples,
     trajectory_samples,
 )
+from evaluation.shards import WHOLE, Shard
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
 
 

@@ -23,7 +23,7 @@ from data_gen.entity_text import mentions
 from data_gen.found import Found
 from data_gen.passage_items import PassageItem
 from data_gen.passage_triples import MAX_TARGET_TRIPLES, passage_key
-from data_gen.shards import WHOLE, Deal, Shard
+from data_gen.shards import Deal
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.contract_triples import read_contract_triples, record_licences
 from data_gen.sources.open_source import read_questions, read_triples
@@ -33,6 +33,7 @@ from data_gen.streaming.placed_counts import Place, PlacedCounts
 from data_gen.streaming.spool import from_line, to_line
 from data_gen.unlabelled_cues import unlabelled_relations
 from data_gen.weak_measure import Agreement, added_up, measure_labels
+from evaluation.shards import WHOLE, Shard
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
 from models.formats.triples import Triple
 

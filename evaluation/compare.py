@@ -1,180 +1,156 @@
-"""Compare two evaluation runs question by question: paired differences in EM and F1.
+"""Set evaluation runs side by side: accuracy with paired tests, and what it costs.
 
-python evaluation/compare.py runs/baseline runs/candidate --json
+python evaluation/compare.py runs/single runs/ras [LABEL=]runs/t2rag ... --picture loops.png
+
+Runs are grouped by data set. In each, every other run is tested against the baseline over the same
+questions (paired bootstrap; the p-values of several runs are adjusted by Holm's method).
 """
 
 import argparse
-import json
-import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from evaluation.commands import one_line_errors
+from evaluation.compare_picture import draw
+from evaluation.compare_tables import COLUMNS, markdown, rows_of
 from evaluation.report import emit_json, print_table
-from evaluation.significance import DEFAULT_RESAMPLES, bootstrap_interval, paired_bootstrap
+from evaluation.runs import METRICS, Run, TraceError, check_alike, read_run
+from evaluation.significance import (
+    DEFAULT_RESAMPLES,
+    bootstrap_interval,
+    holm,
+    paired_bootstrap,
+)
 
-METRICS = ("em", "f1")
-_SHOWN_IDS = 3
-
-
-class TraceError(ValueError):
-    """A run's traces cannot be compared; the message names the file, the line and the field."""
-
-
-@dataclass(frozen=True)
-class TraceScores:
-    """What a comparison needs of one trace record."""
-
-    id: str
-    em: float
-    f1: float
-    failed: bool
-
-
-def read_scores(path: Path) -> dict[str, TraceScores]:
-    """Read the scores of a results folder or its ``traces.jsonl``, by question id, in order.
-
-    Raises TraceError for a missing, empty or malformed file and for an id that occurs twice.
-    """
-    file = path / "traces.jsonl" if path.is_dir() else path
-    if not file.is_file():
-        raise TraceError(f"{file}: no such file; give a folder that inference/evaluate.py wrote")
-    scores: dict[str, TraceScores] = {}
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            record = _parse_line(line, f"{file}:{number}")
-            if record.id in scores:
-                raise TraceError(f"{file}:{number}: field 'id': {record.id!r} occurs twice")
-            scores[record.id] = record
-    if not scores:
-        raise TraceError(f"{file}: holds no traces")
-    return scores
+MEANS = ("llm_calls", "weighted_tokens", "recall", "seconds")
 
 
 def compare_runs(
-    baseline: dict[str, TraceScores],
-    candidate: dict[str, TraceScores],
+    runs: Sequence[Run],
+    baseline: str | None = None,
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Return, for EM and F1, both means with intervals and the paired difference, all in 0 to 1.
+    """All figures of runs over one data set.
 
-    The difference is candidate minus baseline over the same questions; records are matched by id.
+    baseline: the label of the run that the others are tested against; None is the first. Scores
+    and recall are in 0 to 1; calls, weighted tokens (input + 4 × output, T²RAG App. B.4) and
+    seconds are means a question. `against_baseline` holds the paired difference (run minus
+    baseline) with its interval, its p-value and that p-value adjusted over the data set's runs.
 
-    Raises TraceError if the two runs did not answer the same questions.
+    Raises TraceError where the runs cannot be compared, or none is called `baseline`.
     """
-    _require_same_questions(baseline, candidate)
-    result: dict[str, Any] = {"n": len(baseline)}
+    check_alike(runs)
+    labels = [run.label for run in runs]
+    if baseline is not None and baseline not in labels:
+        raise TraceError(
+            f"no run over {runs[0].dataset} is called {baseline!r}: give --baseline as one of "
+            f"{', '.join(labels)}"
+        )
+    base = runs[labels.index(baseline) if baseline else 0]
+    figures = [_figures(run, resamples, seed) for run in runs]
+    others = [place for place, run in enumerate(runs) if run is not base]
     for metric in METRICS:
-        first = [getattr(record, metric) for record in baseline.values()]
-        second = [getattr(candidate[question], metric) for question in baseline]
-        result[metric] = {
-            "baseline": asdict(bootstrap_interval(first, resamples, seed=seed)),
-            "candidate": asdict(bootstrap_interval(second, resamples, seed=seed)),
-            **asdict(paired_bootstrap(first, second, resamples, seed=seed)),
-        }
-    result["errors"] = {
-        "baseline": sum(record.failed for record in baseline.values()),
-        "candidate": sum(record.failed for record in candidate.values()),
+        pairs = [_difference(base, runs[place], metric, resamples, seed) for place in others]
+        adjusted = holm([pair["p_value"] for pair in pairs])
+        for place, pair, p_holm in zip(others, pairs, adjusted, strict=True):
+            against = figures[place].setdefault("against_baseline", {})
+            against[metric] = {**pair, "p_holm": p_holm}
+    return {
+        "dataset": base.dataset,
+        "n": len(base.scores),
+        "baseline": base.label,
+        "runs": figures,
     }
-    return result
 
 
+def _figures(run: Run, resamples: int, seed: int) -> dict[str, Any]:
+    intervals = {
+        metric: asdict(bootstrap_interval(run.values(metric), resamples, seed=seed))
+        for metric in METRICS
+    }
+    means = {name: _mean(run.values(name)) for name in MEANS}
+    return {
+        "label": run.label,
+        "loop": run.results["loop"],
+        "folder": str(run.folder),
+        **intervals,
+        **means,
+        "errors": run.failed,
+        "indexing": run.results.get("indexing"),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _difference(base: Run, other: Run, metric: str, resamples: int, seed: int) -> dict[str, float]:
+    first = [getattr(score, metric) for score in base.scores.values()]
+    second = [getattr(other.scores[question], metric) for question in base.scores]
+    return asdict(paired_bootstrap(first, second, resamples, seed=seed))
+
+
+def compare_all(
+    runs: Sequence[Run],
+    baseline: str | None = None,
+    resamples: int = DEFAULT_RESAMPLES,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """`compare_runs` for each data set, in the order in which they first come."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.dataset, []).append(run)
+    return [compare_runs(group, baseline, resamples, seed) for group in groups.values()]
+
+
+def show(compared: Sequence[Mapping[str, Any]]) -> None:
+    """Print one table a data set."""
+    for group in compared:
+        title = f"{group['dataset']}: {group['n']} questions, tested against {group['baseline']}"
+        print_table(title, COLUMNS, rows_of(group))
+
+
+@one_line_errors(TraceError, OSError)
 def main() -> None:
     """Run the command."""
     parser = _parser()
     options = parser.parse_args()
     if options.resamples < 1:
         parser.error(f"--resamples must be at least 1, not {options.resamples}")
-    try:
-        baseline, candidate = read_scores(options.baseline), read_scores(options.candidate)
-        result = compare_runs(baseline, candidate, options.resamples, options.seed)
-    except TraceError as error:
-        parser.error(str(error))
-    _show(result)
+    if options.picture and options.picture.suffix not in (".png", ".svg", ".pdf"):
+        parser.error(f"--picture {options.picture}: end its name in .png, .svg or .pdf")
+    runs = [read_run(text) for text in options.runs]
+    compared = compare_all(runs, options.baseline, options.resamples, options.seed)
+    show(compared)
+    if options.markdown:
+        options.markdown.write_text(markdown(compared), encoding="utf-8")
+    if options.picture:
+        draw(compared, options.picture)
     if options.json:
-        emit_json({"baseline": options.baseline, "candidate": options.candidate, **result})
+        emit_json({"datasets": compared})
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description="Compare two evaluation runs over the same questions with a paired bootstrap."
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    runs = "results folder of inference/evaluate.py, or its traces.jsonl"
-    parser.add_argument("baseline", type=Path, help=runs)
-    parser.add_argument("candidate", type=Path, help=runs)
-    parser.add_argument(
-        "--resamples", type=int, default=DEFAULT_RESAMPLES, help="default: %(default)s"
+    add = parser.add_argument
+    add(
+        "runs",
+        nargs="+",
+        metavar="[LABEL=]RUN",
+        help="results folder of inference/evaluate.py (label: its loop)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: 0)")
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object as the last line"
-    )
+    add("--baseline", metavar="LABEL", help="tested against (default: each data set's first run)")
+    add("--resamples", type=int, default=DEFAULT_RESAMPLES, help="default: %(default)s")
+    add("--seed", type=int, default=0, help="of the resampling (default: 0)")
+    add("--markdown", type=Path, metavar="FILE", help="write the tables in Markdown, too")
+    add("--picture", type=Path, metavar="FILE", help="draw F1 against weighted tokens")
+    add("--json", action="store_true", help="print one JSON object as the last line")
     return parser
-
-
-def _show(result: dict[str, Any]) -> None:
-    columns = ["metric", "baseline", "candidate", "difference", "p-value", "n"]
-    rows = [
-        [
-            metric.upper(),
-            _percent(result[metric]["baseline"], "mean"),
-            _percent(result[metric]["candidate"], "mean"),
-            _percent(result[metric], "difference", sign="+"),
-            result[metric]["p_value"],
-            result["n"],
-        ]
-        for metric in METRICS
-    ]
-    print_table("Paired comparison, in percent with 95 % intervals", columns, rows)
-
-
-def _percent(values: dict[str, float], name: str, sign: str = "") -> str:
-    middle, low, high = (100 * values[key] for key in (name, "low", "high"))
-    return f"{middle:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
-
-
-def _parse_line(line: bytes, where: str) -> TraceScores:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise TraceError(f"{where}: not JSON ({error}); was the run cut off?") from error
-    if not isinstance(record, dict):
-        raise TraceError(f"{where}: not a JSON object")
-    question = record.get("id")
-    if not isinstance(question, str) or not question:
-        raise TraceError(f"{where}: field 'id': must be a text that names the question")
-    em, f1 = (_score(record, metric, where) for metric in METRICS)
-    return TraceScores(question, em, f1, failed=record.get("error") is not None)
-
-
-def _score(record: dict[str, Any], metric: str, where: str) -> float:
-    value = record.get(metric)
-    if not isinstance(value, int | float) or not math.isfinite(value) or not 0 <= value <= 1:
-        raise TraceError(f"{where}: field '{metric}': must be a number from 0 to 1, not {value!r}")
-    return float(value)
-
-
-def _require_same_questions(
-    baseline: dict[str, TraceScores], candidate: dict[str, TraceScores]
-) -> None:
-    only = {
-        "baseline": [question for question in baseline if question not in candidate],
-        "candidate": [question for question in candidate if question not in baseline],
-    }
-    parts = [
-        f"{len(ids)} only in the {run} ({', '.join(ids[:_SHOWN_IDS])}"
-        f"{', ...' if len(ids) > _SHOWN_IDS else ''})"
-        for run, ids in only.items()
-        if ids
-    ]
-    if parts:
-        raise TraceError(
-            f"the runs answered different questions: {'; '.join(parts)}. "
-            "Evaluate both on the same data set and --limit"
-        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Bootstrap intervals of a mean, and of the difference between two runs over the same questions."""
+"""Bootstrap intervals of a mean and of a paired difference, and p-values of several comparisons."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -70,6 +70,20 @@ def paired_bootstrap(
     as_extreme = np.abs(means - observed) >= abs(observed) - 1e-12
     p_value = (1 + int(as_extreme.sum())) / (1 + resamples)
     return PairedDifference(observed, low, high, p_value)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values of several comparisons, adjusted so that together they err as one (Holm 1979).
+
+    The i-th smallest of m, from 1, is multiplied by m - i + 1; none is smaller than one before it,
+    and none is above 1. The order given is kept.
+    """
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
 
 
 def _checked(values: Sequence[float] | np.ndarray, resamples: int, confidence: float) -> np.ndarray:

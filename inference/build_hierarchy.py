@@ -24,6 +24,7 @@ from inference.hierarchy.graph import TopicGraph
 from inference.hierarchy.merging import SAME_MEANING
 from inference.hierarchy.refresh import THRESHOLD, called_names, check_encoder, refresh
 from inference.hierarchy.store import HierarchyStore
+from inference.indexing_cost import CostLog
 from inference.open_indexer import IndexerOptions, check_indexer, open_indexer
 from inference.retrieval.passages import Passage, load_corpus
 from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
@@ -73,6 +74,7 @@ async def _extract(
     store: HierarchyStore,
     corpus: list[Passage],
     encoder: SentenceEncoder,
+    costs: CostLog,
 ) -> dict[str, int]:
     indexer = IndexerOptions(
         arguments.indexer,
@@ -82,17 +84,17 @@ async def _extract(
         arguments.max_output_tokens,
         engine_options_from(arguments),
     )
-    opened = open_indexer(indexer, encoder)
+    opened = open_indexer(indexer, encoder, costs.metered)
     try:
         check_indexer(store, opened.name)
         chunking = Chunking(arguments.chunk_tokens or opened.chunk_tokens, arguments.chunk_overlap)
         new = register(store, corpus, opened.engine, chunking, arguments.replace)
         waiting = len(store.waiting_chunks())
         with tqdm(total=waiting, desc="extract", unit=" chunks") as bar:
-            costs = await extract_waiting(store, opened.extractor, lambda _: bar.update())
+            calls = await extract_waiting(store, opened.extractor, lambda _: bar.update())
     finally:
         await opened.engine.close()
-    return {"new documents": new, "chunks extracted now": waiting, **costs}
+    return {"new documents": new, "chunks extracted now": waiting, **calls}
 
 
 def finish(
@@ -117,6 +119,11 @@ def finish(
 
 
 def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    with CostLog(arguments.out) as costs:
+        return _build(arguments, costs)
+
+
+def _build(arguments: argparse.Namespace, costs: CostLog) -> dict[str, Any]:
     started = time.perf_counter()
     corpus = load_corpus(arguments.corpus)[: arguments.limit] if arguments.corpus else []
     store = HierarchyStore(arguments.out, create=bool(corpus))
@@ -128,7 +135,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         if arguments.delete:
             counts["documents deleted"] = store.delete_documents(arguments.delete)
         if corpus or store.waiting_chunks():
-            counts |= asyncio.run(_extract(arguments, store, corpus, encoder))
+            counts |= asyncio.run(_extract(arguments, store, corpus, encoder, costs))
         counts |= finish(store, encoder, arguments.merge_threshold)
     finally:
         store.close()

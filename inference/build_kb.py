@@ -27,6 +27,7 @@ from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
 from inference.extraction import HELD, RequestMaker, chunks, held_to
+from inference.indexing_cost import CostLog
 from inference.knowledge_base.output_log import LOG_FILE, Output, OutputLog
 from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError, extend, is_built
 from inference.retrieval.passages import Passage, load_corpus
@@ -110,6 +111,11 @@ def _named(extractor: dict[str, str]) -> str:
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    with CostLog(arguments.out) as costs:
+        return await _build(arguments, costs)
+
+
+async def _build(arguments: argparse.Namespace, costs: CostLog) -> dict[str, Any]:
     started = time.perf_counter()
     encoder = load_sentence_encoder(arguments.encoder)
     corpus = load_corpus(arguments.corpus)
@@ -132,7 +138,7 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
             make_request = conditions_requests(component)
             if arguments.constrain:
                 make_request = held_to(conditions_regex(), make_request)
-            await extract_documents(engine, make_request, documents, log)
+            await extract_documents(costs.metered(engine), make_request, documents, log)
         finally:
             await engine.close()
     done = base.about["counts"]["documents"] if base else 0

@@ -20,6 +20,7 @@ from inference.components import T2T_ADAPTER, Component
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.open_engine import build_engine
 from inference.extraction import TripleExtractor, chunks
+from inference.indexing_cost import CostLog
 from inference.knowledge_base.output_log import DuplicateDocumentError
 from inference.loop_groups import checkpoint_or_none
 from inference.loop_options import LoopOptions
@@ -115,6 +116,11 @@ def counts_of(index: PropositionIndex) -> dict[str, int]:
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    with CostLog(arguments.out) as costs:
+        return await _build(arguments, costs)
+
+
+async def _build(arguments: argparse.Namespace, costs: CostLog) -> dict[str, Any]:
     started = time.perf_counter()
     corpus = load_corpus(arguments.corpus)
     if arguments.questions:
@@ -126,7 +132,7 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     index = PropositionIndex.load(arguments.out, encoder, model)
     documents = new_documents(index, corpus[: arguments.limit])
     if documents:
-        await _extend(index, documents, component, arguments)
+        await _extend(index, documents, component, arguments, costs)
     if not index.propositions:
         raise PropositionIndexError(
             f"no triple in {len(index.documents)} documents: is the extractor, "
@@ -141,6 +147,7 @@ async def _extend(
     documents: Sequence[Passage],
     component: Component | None,
     arguments: argparse.Namespace,
+    costs: CostLog,
 ) -> None:
     engine = build_engine(
         engine_options_from(arguments),
@@ -148,7 +155,10 @@ async def _extend(
         adapters={T2T_ADAPTER: component.folder} if component else {},
     )
     extractor = open_extractor(
-        engine, component or arguments.backbone, arguments.cache, arguments.constrain
+        costs.metered(engine),
+        component or arguments.backbone,
+        arguments.cache,
+        arguments.constrain,
     )
     try:
         await add_to_index(index, documents, extractor, arguments.out)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 
 from evaluation.commands import one_line_errors
+from evaluation.shards import ShardError
 from inference.engines.errors import EngineError
 from inference.evaluation_log import EvaluationLogError
 from inference.exports.errors import ExportError
@@ -39,6 +40,7 @@ USER_ERRORS = (
     OSError,
     PropositionIndexError,
     RecordError,
+    ShardError,
 )
 
 

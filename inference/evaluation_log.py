@@ -12,6 +12,7 @@ PROGRESS_FILE = "progress.jsonl"
 SETTINGS_FILE = "settings.json"
 TRACES_FILE = "traces.jsonl"
 RESULTS_FILE = "results.json"
+SHARD_FILE = "shard.json"
 REMEDY = "Remove the line; its question is then asked again"
 
 
@@ -68,10 +69,23 @@ class EvaluationLog:
         self._progress.append([row])
         self.rows[row["id"]] = row
 
-    def finish(self, rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any]) -> None:
-        """Write traces first, then results, each whole or not at all."""
+    def finish(
+        self, rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any], part: bool = False
+    ) -> None:
+        """Write traces first, then results, each whole or not at all.
+
+        part: `results` are a shard's card; nothing here is then called the results.
+        """
         with atomic_write(self.folder / TRACES_FILE) as handle:
-            handle.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        with atomic_write(self.folder / RESULTS_FILE) as handle:
+            handle.writelines(map(trace_line, rows))
+        name, other = (SHARD_FILE, RESULTS_FILE) if part else (RESULTS_FILE, SHARD_FILE)
+        # What an earlier evaluation left here does not belong to these traces.
+        (self.folder / other).unlink(missing_ok=True)
+        with atomic_write(self.folder / name) as handle:
             json.dump(results, handle, indent=2)
         self._progress.path.unlink(missing_ok=True)
+
+
+def trace_line(row: Mapping[str, Any]) -> str:
+    """A scored trace as its line in `traces.jsonl`."""
+    return json.dumps(row, ensure_ascii=False) + "\n"

@@ -93,11 +93,9 @@ def recall(record: QuestionRecord, trace: Trace, gold: GoldPassages) -> float | 
     return sum(identifier in retrieved for identifier in supporting) / len(supporting)
 
 
-def mean_by_type(
-    records: Sequence[QuestionRecord], scores: Sequence[float]
-) -> Mapping[str, tuple[int, float]]:
+def mean_by_type(types: Sequence[str], scores: Sequence[float]) -> Mapping[str, tuple[int, float]]:
     """Count and mean score of each question type, in the order in which types first appear."""
     groups: dict[str, list[float]] = {}
-    for record, score in zip(records, scores, strict=True):
-        groups.setdefault(record.type or "(none)", []).append(score)
+    for name, score in zip(types, scores, strict=True):
+        groups.setdefault(name or "(none)", []).append(score)
     return {name: (len(values), sum(values) / len(values)) for name, values in groups.items()}

@@ -28,6 +28,7 @@ OWN_OPTIONS = {
         "sentences",
         "passages",
         "link_weight",
+        "name_weight",
     ),
     TRIG_NAV: ("judge", "recall", "knowledge", "gap_judge", "decomposer", "resolver"),
 }
@@ -99,6 +100,12 @@ def _add_th_rag_arguments(parser: ArgumentParser) -> None:
         type=float,
         help="pull of a sentence towards a better one about the same entity, from 0 (the paper's) "
         "to below 1 (default: %(default)s)",
+    )
+    add(
+        "--name-weight",
+        type=float,
+        help="what a sentence gains that is about an entity which the question names; 0 is the "
+        "paper's (default: %(default)s)",
     )
 
 

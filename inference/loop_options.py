@@ -85,6 +85,7 @@ class LoopOptions:
     sentences: int = ThRagSettings.sentences
     passages: int = ThRagSettings.passages
     link_weight: float = ThRagSettings.link_weight
+    name_weight: float = ThRagSettings.name_weight
     judge: bool = TrigNavSettings.judge
     recall: bool = TrigNavSettings.recall
     knowledge: str = EvidenceSettings.knowledge
@@ -99,10 +100,16 @@ class LoopOptions:
         return self.ras is not None and self.loop not in LOOPS_WITHOUT_RAS
 
 
-def add_loop_arguments(parser: ArgumentParser) -> None:
-    """Options of `LoopOptions` with its defaults, the same for every command that runs a loop."""
+def add_loop_arguments(parser: ArgumentParser, several: bool = False) -> None:
+    """Options of `LoopOptions` with its defaults, the same for every command that runs a loop.
+
+    several: `--loops` with a list in place of `--loop`.
+    """
     add = parser.add_argument
-    add("--loop", choices=LOOPS, help="which loop answers (default: %(default)s)")
+    if several:
+        add("--loops", nargs="+", required=True, choices=LOOPS, help="which loops answer, in turn")
+    else:
+        add("--loop", choices=LOOPS, help="which loop answers (default: %(default)s)")
     add(
         "--ras",
         type=checkpoint_or_none,

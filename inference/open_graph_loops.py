@@ -35,6 +35,7 @@ def open_th_rag(options: LoopOptions, engine: Engine, reader: GraphReader) -> Th
         sentences=options.sentences,
         passages=options.passages,
         link_weight=options.link_weight,
+        name_weight=options.name_weight,
         traversal=options.traversal,  # type: ignore[arg-type]
         max_answer_tokens=options.max_answer_tokens,
     )

@@ -1,5 +1,6 @@
 """The model that turns chunks into a hierarchy's facts, with everything it needs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,20 +56,27 @@ class OpenIndexer:
     chunk_tokens: int
 
 
-def open_indexer(options: IndexerOptions, encoder: SentenceEncoder) -> OpenIndexer:
-    """Load what the options name. Raises CheckpointError, HierarchyError, EngineError."""
+def open_indexer(
+    options: IndexerOptions, encoder: SentenceEncoder, meter: Callable[[Engine], Engine]
+) -> OpenIndexer:
+    """Load what the options name; `meter` wraps the engine to count its calls.
+
+    Raises CheckpointError, HierarchyError, EngineError.
+    """
     topics = KindTopics(encoder)
     if options.kind == "prompted":
-        engine = build_engine(options.engine, backbone=options.backbone)
+        engine = meter(build_engine(options.engine, backbone=options.backbone))
         extractor = PromptedChunkExtractor(
             engine, topics, options.max_output_tokens, options.engine.constrain
         )
         name = f"prompted {options.backbone}"
         return OpenIndexer(engine, extractor, name, Chunking.max_tokens)
-    return _open_adapters(options, topics)
+    return _open_adapters(options, topics, meter)
 
 
-def _open_adapters(options: IndexerOptions, topics: KindTopics) -> OpenIndexer:
+def _open_adapters(
+    options: IndexerOptions, topics: KindTopics, meter: Callable[[Engine], Engine]
+) -> OpenIndexer:
     t2t = Component.open(options.t2t, "t2t")
     adapters, name, ask = {T2T_ADAPTER: t2t.folder}, f"t2t {t2t.fingerprint}", None
     if options.topic_helper is not None:
@@ -78,7 +86,7 @@ def _open_adapters(options: IndexerOptions, topics: KindTopics) -> OpenIndexer:
     make_request = triples_requests(t2t)
     if options.engine.constrain:
         make_request, name = held_to(triples_regex(), make_request), name + HELD
-    engine = build_engine(options.engine, backbone=t2t.backbone, adapters=adapters)
+    engine = meter(build_engine(options.engine, backbone=t2t.backbone, adapters=adapters))
     reads = max(int(t2t.config["max_source_tokens"]) - _PROMPT_TOKENS, _PROMPT_TOKENS)
     return OpenIndexer(
         engine, AdapterChunkExtractor(engine, make_request, topics, ask), name, reads

@@ -45,39 +45,77 @@ BASELINES: dict[str, Callable[[PassageSteps], Loop]] = {
 class OpenLoop:
     """A loop with the engine and the cache it runs on; close it when done.
 
-    documents: what it searches.
+    documents: what it searches. shares_engine: whether the engine is another's to close.
     """
 
     loop: Loop
     engine: Engine
     cache: TripleCache | None
     documents: Sequence[Passage] = ()
+    shares_engine: bool = False
 
     async def close(self) -> None:
-        """Stop the engine and release the cache."""
-        await self.engine.close()
+        """Stop the engine, unless it is shared, and release the cache."""
+        if not self.shares_engine:
+            await self.engine.close()
         if self.cache is not None:
             self.cache.close()
 
 
-def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
+@dataclass(frozen=True)
+class LoopComponents:
+    """What a loop has of trained components; None or without the helper: the backbone does it."""
+
+    ras: Component | None
+    t2t: Component | None
+    helpers: Mapping[str, Component]
+    default_backbone: str
+
+    @property
+    def adapters(self) -> dict[str, Component]:
+        """All of them by the name under which an engine serves them."""
+        own = ((RAS_ADAPTER, self.ras), (T2T_ADAPTER, self.t2t))
+        return {name: component for name, component in own if component} | dict(self.helpers)
+
+    @property
+    def backbone(self) -> str:
+        """What they were trained on; without any, what the options name."""
+        found = (component.backbone for component in self.adapters.values())
+        return next(found, self.default_backbone)
+
+
+def read_components(options: LoopOptions) -> LoopComponents:
+    """The components that the named loop uses. Raises CheckpointError for a folder that is none."""
+    ras = Component.open(str(options.ras), "ras") if options.uses_ras else None
+    reads_triples = options.loop in LOOPS_OVER_TRIPLES
+    t2t = Component.open(options.t2t, "t2t") if reads_triples and options.t2t else None
+    return LoopComponents(ras, t2t, _open_helpers(options), options.backbone)
+
+
+def engine_of(loops: Sequence[LoopOptions]) -> Engine:
+    """One engine that serves every component of several loops over one backbone.
+
+    Raises CheckpointError for a folder that is no component or belongs to another backbone.
+    """
+    parts = [read_components(options) for options in loops]
+    adapters = {name: c.folder for part in parts for name, c in part.adapters.items()}
+    return build_engine(loops[0].engine, backbone=parts[0].backbone, adapters=adapters)
+
+
+def open_loop(
+    options: LoopOptions, corpus: Sequence[Passage], shared: Engine | None = None
+) -> OpenLoop:
     """Load what the named loop needs and no more.
+
+    shared: an engine of `engine_of` to run on, which closing the loop leaves open.
 
     Raises CheckpointError for a folder that is no component or belongs to another backbone,
     EmptyCorpusError, HierarchyError, IndexMismatchError, KnowledgeBaseError,
     PropositionIndexError.
     """
-    ras = Component.open(str(options.ras), "ras") if options.uses_ras else None
-    reads_triples = options.loop in LOOPS_OVER_TRIPLES
-    t2t = Component.open(options.t2t, "t2t") if reads_triples and options.t2t else None
-    helpers = _open_helpers(options)
-    components = {name: c for name, c in ((RAS_ADAPTER, ras), (T2T_ADAPTER, t2t)) if c} | helpers
-    backbone = next((c.backbone for c in components.values()), options.backbone)
-    engine = build_engine(
-        options.engine,
-        backbone=backbone,
-        adapters={name: component.folder for name, component in components.items()},
-    )
+    parts = read_components(options)
+    ras, t2t, helpers = parts.ras, parts.t2t, parts.helpers
+    engine = engine_of([options]) if shared is None else shared
     reader = GraphReader(
         engine,
         reader_inputs(ras) if ras else chat_input,
@@ -85,11 +123,14 @@ def open_loop(options: LoopOptions, corpus: Sequence[Passage]) -> OpenLoop:
         options.engine.constrain,
     )
     extractor = None
-    if reads_triples:
-        extractor = open_extractor(engine, t2t or backbone, options.cache, options.engine.constrain)
+    if options.loop in LOOPS_OVER_TRIPLES:
+        extractor = open_extractor(
+            engine, t2t or parts.backbone, options.cache, options.engine.constrain
+        )
     loop = _build(options, engine, reader, extractor, corpus, helpers)
     documents = loop.index.documents if isinstance(loop, ThRagLoop) else corpus
-    return OpenLoop(loop, engine, extractor.cache if extractor else None, documents)
+    cache = extractor.cache if extractor else None
+    return OpenLoop(loop, engine, cache, documents, shares_engine=shared is not None)
 
 
 def _open_helpers(options: LoopOptions) -> dict[str, Component]:

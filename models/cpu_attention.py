@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
@@ -129,6 +130,8 @@ def trains_on_cpu(
         and torch.is_grad_enabled()
         and any(tensor.requires_grad for tensor in (query, key, value))
         and query.device.type == "cpu"
+        # A tensor without data stands for one on any device.
+        and not isinstance(query, FakeTensor)
         and query.dtype == torch.bfloat16
         and 1 < query.shape[2] <= key.shape[2]
         and key.shape == value.shape

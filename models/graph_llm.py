@@ -275,7 +275,8 @@ def _build_graph_encoder(settings: GraphLLMConfig, base: PreTrainedModel) -> Gra
     if settings.graph is None:
         return None
     embeddings = _embeddings(base)
-    token_norm = float(embeddings.float().norm(dim=1).mean())
+    # On the meta device there are shapes alone.
+    token_norm = 1.0 if embeddings.is_meta else float(embeddings.float().norm(dim=1).mean())
     return GraphEncoder(settings.graph, token_norm).to(embeddings.device)
 
 

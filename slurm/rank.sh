@@ -3,7 +3,8 @@
 set -euo pipefail
 export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID
 export LOCAL_WORLD_SIZE=${SLURM_NTASKS_PER_NODE:-$((SLURM_NTASKS / SLURM_NNODES))}
-if [[ ${GPUS_PER_NODE:-} == 0 ]]; then
+# accelerate runs no DeepSpeed on what it is told to be a CPU.
+if [[ ${GPUS_PER_NODE:-} == 0 && ${DS_ACCELERATOR:-} != cpu ]]; then
   export ACCELERATE_USE_CPU=true
 fi
 exec "$@"

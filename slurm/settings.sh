@@ -34,17 +34,28 @@ GRACE=${GRACE:-300}
 FIRST_PORT=${FIRST_PORT:-20000}
 SERVE_PORT=${SERVE_PORT:-8000}
 
+# Lists below are words with spaces between. Bash arrays could not be: they reach no job.
 # Annotated questions, as data_gen/build_*.py take them: NAME=PATH, several.
-read -r -a SOURCES <<<"${SOURCES:-}"
+SOURCES=${SOURCES:-}
 # Builders, one task of the array each.
-read -r -a BUILDERS <<<"${BUILDERS:-build_subq build_triples build_conditions}"
+BUILDERS=${BUILDERS:-build_subq build_triples build_conditions}
+# Further options of all builders, and into how many shards, one task each, a build is dealt.
+DATA_OPTIONS=${DATA_OPTIONS:-}
+SHARDS=${SHARDS:-1}
 # Recipes in configs/, without .yaml.
 T2T_RECIPE=${T2T_RECIPE:-t2t_llama3_2_3b}
 RAS_RECIPE=${RAS_RECIPE:-ras_llama3_8b}
 TRI_RAG_RECIPE=${TRI_RAG_RECIPE:-tri_rag_llama3_8b}
-# ddp or fsdp2.
+# Values of these recipes to change, key=value, several, such as: model.backbone=FOLDER
+T2T_VALUES=${T2T_VALUES:-}
+RAS_VALUES=${RAS_VALUES:-}
+TRI_RAG_VALUES=${TRI_RAG_VALUES:-}
+# ddp, fsdp2, zero2 or zero3; the last two need the extra `deepspeed`.
 PARALLEL=${PARALLEL:-ddp}
 # Questions to evaluate on, the corpus to search, and the loops, one task of the array each.
 QUESTIONS=${QUESTIONS:-}
 CORPUS=${CORPUS:-}
-read -r -a LOOPS <<<"${LOOPS:-single ras ras_no_planning}"
+LOOPS=${LOOPS:-single ras ras_no_planning}
+# Further options of evaluate.py, and into how many shards, one task each, the questions are dealt.
+EVALUATE_OPTIONS=${EVALUATE_OPTIONS:-}
+QUESTION_SHARDS=${QUESTION_SHARDS:-1}

@@ -23,15 +23,19 @@ shift
 [[ -f $script ]] || script=$SLURM_FILES/$(basename "$script")
 name=$(basename "$script" .sbatch)
 mkdir -p "$WORK/logs"
+log=%x-%j
+for option in "${options[@]}"; do
+  case $option in --array* | -a*) log=%x-%A_%a ;; esac
+done
 
 common=(--parsable --export=ALL --job-name="$name" --cpus-per-task="$CPUS_PER_TASK")
-common+=(--mem="$MEMORY" --output="$WORK/logs/%x-%A_%a.out" --open-mode=append)
+common+=(--mem="$MEMORY" --output="$WORK/logs/$log.out" --open-mode=append)
 [[ -z $ACCOUNT ]] || common+=(--account="$ACCOUNT")
 [[ -z $QOS ]] || common+=(--qos="$QOS")
 
 partition=$PARTITION
 case $name in
-  train)
+  train | train_*)
     partition=$GPU_PARTITION
     tasks=$((GPUS_PER_NODE > 0 ? GPUS_PER_NODE : 1))
     # Without B: the signal goes to the processes of the step, not to this batch script.

@@ -28,6 +28,7 @@ import inference.evaluate
 import inference.extract
 import training.train_ras
 import training.train_t2t
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.components import Component, reader_inputs
 from inference.engines.contract import Request, Sampling
 from inference.extraction import TripleExtractor
@@ -49,7 +50,6 @@ from models.formats.records import (
 from models.formats.triples import Triple
 from models.ras_processor import RasProcessor
 from tests.components import chat_backbone, ras_component, t2t_component
-from tests.inference.scripted_engine import ScriptedEngine
 from tests.run_main import run_main
 from tests.tiny import tiny_llama, tiny_tokenizer
 

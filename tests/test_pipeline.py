@@ -208,8 +208,9 @@ def test_loops_do_what_their_names_say(
 
 
 def test_two_runs_compare(pipeline: Pipeline, results: dict[str, dict[str, Any]]) -> None:
-    compared = pipeline.script("evaluation/compare.py", "results/none", "results/ras")
-    assert compared["n"] == QUESTIONS
+    [group] = pipeline.script("evaluation/compare.py", "results/none", "results/ras")["datasets"]
+    assert group["n"] == QUESTIONS
+    compared = group["runs"][1]["against_baseline"]
     for metric in ("em", "f1"):
         difference = results["ras"][metric] - results["none"][metric]
         assert compared[metric]["difference"] == pytest.approx(difference)

@@ -10,19 +10,29 @@ from transformers import TrainingArguments
 from training.config import ConfigError
 from training.errors import LaunchError
 from training.settings import T2TSettings
+from training.sharding import FSDP_ASKED, is_asked
+from training.zero import ZERO_ASKED, check_installed, load_whole
 
 SUPPORTED = (
     DistributedType.NO,
     DistributedType.MULTI_GPU,
     DistributedType.MULTI_CPU,
     DistributedType.FSDP,
+    DistributedType.DEEPSPEED,
 )
 
 
 def training_arguments(settings: T2TSettings) -> TrainingArguments:
-    """Arguments of the shared Trainer; without an accelerator it runs on the CPU."""
+    """Arguments of the shared Trainer; without an accelerator it runs on the CPU.
+
+    Raises:
+        LaunchError: DeepSpeed was asked for and is not installed.
+    """
     train = settings.train
-    return TrainingArguments(
+    with_zero, on_cpu = is_asked(ZERO_ASKED), not torch.accelerator.is_available()
+    if with_zero:
+        check_installed()
+    arguments = TrainingArguments(
         output_dir=settings.output_dir,
         per_device_train_batch_size=train.batch_size,
         gradient_accumulation_steps=train.gradient_accumulation_steps,
@@ -32,8 +42,11 @@ def training_arguments(settings: T2TSettings) -> TrainingArguments:
         num_train_epochs=train.num_train_epochs,
         max_steps=train.max_steps or -1,
         seed=train.seed,
-        bf16=train.autocast_bf16,
-        use_cpu=not torch.accelerator.is_available(),
+        # DeepSpeed's own bfloat16 would train adapters in it; see training/zero.py.
+        bf16=train.autocast_bf16 and not with_zero,
+        # accelerate runs no DeepSpeed on what it is told to be a CPU.
+        use_cpu=on_cpu and not with_zero,
+        ddp_backend="gloo" if on_cpu and with_zero else None,
         dataloader_num_workers=train.num_workers,
         dataloader_pin_memory=torch.cuda.is_available(),
         ddp_find_unused_parameters=False,
@@ -46,6 +59,9 @@ def training_arguments(settings: T2TSettings) -> TrainingArguments:
         report_to="none",
         **_intervals(settings),
     )
+    if with_zero:
+        load_whole()
+    return arguments
 
 
 def check_launch(args: TrainingArguments, distributed_type: Any, num_processes: int) -> None:
@@ -69,11 +85,14 @@ def check_launch(args: TrainingArguments, distributed_type: Any, num_processes: 
             f"WORLD_SIZE={os.environ['WORLD_SIZE']}, but the process group has {args.world_size}"
         )
     for variable, kind in (
-        ("ACCELERATE_USE_DEEPSPEED", DistributedType.DEEPSPEED),
-        ("ACCELERATE_USE_FSDP", DistributedType.FSDP),
+        (ZERO_ASKED, DistributedType.DEEPSPEED),
+        (FSDP_ASKED, DistributedType.FSDP),
     ):
-        if os.environ.get(variable, "").lower() == "true" and distributed_type != kind:
-            raise LaunchError(f"{kind.value} was asked for, but {distributed_type} runs")
+        if is_asked(variable) and distributed_type != kind:
+            raise LaunchError(
+                f"{kind.value} was asked for, but {distributed_type} runs. Launch several "
+                "processes as the header of its file in configs/accelerate/ says"
+            )
     if distributed_type not in SUPPORTED:
         raise LaunchError(
             f"{distributed_type} splits parameters in a way whose checkpoints these recipes "

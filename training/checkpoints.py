@@ -8,6 +8,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +20,11 @@ from models.atomic import atomic_directory
 from models.checkpoint import CheckpointWriteError, TruncatedCheckpointError, verify_component
 from models.lora import trainable_bytes
 from models.manifest import describe_files, write_json
+from training.component_copy import ComponentCopy
 from training.errors import ResumeError
 from training.room import check_room, warn_of_room
 from training.sharding import whole_optimizer_state, whole_parameters
-from training.training_state import StateByName, rng_state, write_optimizer
+from training.training_state import StateByName, TrainingStateCopy, rng_state, write_optimizer
 
 if TYPE_CHECKING:
     from training.trainer import ComponentTrainer
@@ -35,27 +38,45 @@ LAST, AUTO = "last", "auto"
 
 
 def write_checkpoint(trainer: "ComponentTrainer") -> None:
-    """Write `checkpoint-N` with component and training state, then drop the oldest ones.
+    """Copy what `checkpoint-N` is to hold and have the trainer's writer write it.
 
-    Called by all processes; the main one writes.
+    Called by all processes; the main one writes. When it is written the oldest ones are dropped.
 
     Raises:
-        CheckpointWriteError: the disk is full or not writable; earlier checkpoints are whole.
+        CheckpointWriteError: the disk is full or not writable, for this checkpoint or the one
+            before it; earlier checkpoints are whole.
     """
+    # One copy in memory at a time, so the one before is waited for.
+    trainer.writer.wait()
     mine = {"random": rng_state(), "loss": trainer.loss_to_carry()}
     processes = gather_object([(trainer.args.process_index, mine)])
     optimizer_state = whole_optimizer_state(trainer.optimizer, trainer.parameter_names())
     folder = Path(str(trainer.args.output_dir)) / f"checkpoint-{trainer.state.global_step}"
     with whole_parameters(trainer.component):
-        if not trainer.args.should_save:
+        if trainer.component_copy is None:
             return
         size = trainable_bytes(trainer.component)
         check_room(folder.parent, size, "Earlier checkpoints are whole.")
-        with writing(folder), atomic_directory(folder) as temporary:
-            trainer.component.save_pretrained(temporary / "component")
-            _move_up(temporary / "component")
-            _write_training_state(trainer, temporary / TRAINING_STATE, optimizer_state, processes)
-    drop(folder, trainer.args.save_total_limit, best_step(trainer.state.log_history))
+        trainer.component_copy.take(trainer.component)
+    state = _training_state(trainer, optimizer_state, processes)
+    keep = trainer.args.save_total_limit, best_step(trainer.state.log_history)
+    trainer.writer.submit(partial(_write, folder, trainer.component_copy, state, size, *keep))
+
+
+def _write(
+    folder: Path,
+    component: ComponentCopy,
+    state: TrainingStateCopy,
+    size: int,
+    keep: int | None,
+    best: int | None,
+) -> None:
+    """Write a checkpoint from copies, whole or not at all; `size`: of the weights, in bytes."""
+    with component.released(), writing(folder), atomic_directory(folder) as temporary:
+        component.save_pretrained(temporary / "component")
+        _move_up(temporary / "component")
+        _write_training_state(state, temporary / TRAINING_STATE)
+    drop(folder, keep, best)
     warn_of_room(folder.parent, size)
 
 
@@ -196,24 +217,28 @@ def _require_state(folder: Path, resume: str) -> None:
         )
 
 
-def _write_training_state(
-    trainer: "ComponentTrainer",
-    folder: Path,
-    optimizer_state: StateByName,
-    processes: list[tuple[int, Any]],
-) -> None:
-    folder.mkdir()
+def _training_state(
+    trainer: "ComponentTrainer", optimizer: StateByName, processes: list[tuple[int, Any]]
+) -> TrainingStateCopy:
     assert trainer.optimizer is not None and trainer.lr_scheduler is not None
-    write_optimizer(optimizer_state, trainer.optimizer.param_groups, folder)
-    for process, state in processes:
-        (folder / f"process_{process}.json").write_text(json.dumps(state))
+    groups = [{k: v for k, v in g.items() if k != "params"} for g in trainer.optimizer.param_groups]
     progress = {
         "scheduler": trainer.lr_scheduler.state_dict(),
         "elapsed_seconds": trainer.clock.elapsed_seconds,
         "order": trainer.order(),
     }
-    (folder / PROGRESS).write_text(json.dumps(_plain(progress)))
-    trainer.state.save_to_json(str(folder / TRAINER_STATE))
+    # Logged figures are only ever added to.
+    state = replace(trainer.state, log_history=list(trainer.state.log_history))
+    return TrainingStateCopy(optimizer, groups, processes, _plain(progress), state)
+
+
+def _write_training_state(state: TrainingStateCopy, folder: Path) -> None:
+    folder.mkdir()
+    write_optimizer(state.optimizer, state.groups, folder)
+    for process, own in state.processes:
+        (folder / f"process_{process}.json").write_text(json.dumps(own))
+    (folder / PROGRESS).write_text(json.dumps(state.progress))
+    state.trainer.save_to_json(str(folder / TRAINER_STATE))
     component = describe_files(folder.parent)
     manifest = {
         "checkpoint_bytes": sum(entry["bytes"] for entry in component.values()),

@@ -21,7 +21,10 @@ class ConfigError(ValueError):
 
 
 def load_config(
-    settings_type: type[Settings], path: str | Path, overrides: Sequence[str] = ()
+    settings_type: type[Settings],
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    open_keys: Sequence[str] = (),
 ) -> Settings:
     """Read a recipe.
 
@@ -29,6 +32,7 @@ def load_config(
         settings_type: dataclass with the recipe's keys, types and defaults.
         path: YAML file.
         overrides: ``key=value`` with dots between levels; they win over the file.
+        open_keys: required texts that may be left out, and are then empty.
 
     Raises:
         ConfigError: unreadable file, unknown key, value of another type, or a required value
@@ -38,6 +42,8 @@ def load_config(
     config = _merged(settings_type, config, _read_yaml(Path(path)), str(path))
     for override in overrides:
         config = _merged(settings_type, config, _read_override(override), f"override {override!r}")
+    for key in OmegaConf.missing_keys(config) & set(open_keys):
+        OmegaConf.update(config, key, "")
     missing = sorted(OmegaConf.missing_keys(config))
     if missing:
         wanted = ", ".join(f"{key} ({expected_type(settings_type, key)})" for key in missing)

@@ -55,17 +55,24 @@ def print_parameters(module: nn.Module) -> None:
     print_table(f"Trainable parameters ({share:.2f} %)", ["parameter", "tensors", "numbers"], rows)
 
 
-def print_plan(data: SampleSet[Any], plan: dict[str, Any], estimate: Estimate) -> None:
-    """Show how much there is to train on, and the memory and time it is expected to take."""
+def print_plan(data: SampleSet[Any], plan: dict[str, Any], estimate: Estimate | None) -> None:
+    """Show how much there is to train on, and the memory and time it is expected to take.
+
+    estimate: None where nothing could be measured before the model is split.
+    """
     rows = [
         ["samples", f"{len(data):,}"],
         ["tokens", f"{sum(data.lengths):,} (longest sample {max(data.lengths):,})"],
         ["label tokens", f"{data.label_tokens:,}"],
         ["left out", f"{len(data.cut_label_ids)} cut labels, {data.bad_records} bad records"],
         *([key, str(value)] for key, value in plan.items()),
-        ["expected memory", f"{estimate.memory_bytes / 2**30:.2f} GiB ({estimate.memory_source})"],
-        ["expected duration", f"{estimate.duration} ({estimate.duration_source})"],
     ]
+    if estimate is None:
+        rows.append(["expected memory, duration", "not measured: the model is still to be split"])
+    else:
+        gib = estimate.memory_bytes / 2**30
+        rows.append(["expected memory", f"{gib:.2f} GiB ({estimate.memory_source})"])
+        rows.append(["expected duration", f"{estimate.duration} ({estimate.duration_source})"])
     print_table("Training", ["what", "value"], rows)
 
 

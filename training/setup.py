@@ -44,6 +44,8 @@ from training.errors import (
     RunFolderError,
 )
 from training.estimate import estimate_cost
+from training.fit.command import add_fit_options, estimate
+from training.fit.sketch import Outline
 from training.history import History
 from training.preemption import (
     STOPPED,
@@ -113,14 +115,21 @@ def run_command(
     description: str,
     settings_type: type[SettingsT],
     prepare: Callable[[SettingsT], Recipe],
+    outline: Outline,
 ) -> None:
-    """Read the command line, train, and report; an expected error ends with one line and code 1."""
+    """Read the command line, train and report, or estimate.
+
+    An expected error ends with one line and code 1.
+    """
     arguments = _parser(name, description).parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx", "absl", "accelerate"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     transformers_logging.set_verbosity_error()
     try:
+        if arguments.estimate:
+            estimate(arguments, settings_type, outline)
+            return
         settings = load_config(settings_type, arguments.config, arguments.overrides)
         with listening(settings.train.stop_signal) as stop:
             args = training_arguments(settings)
@@ -206,6 +215,9 @@ def run_training(recipe: Recipe, args: Any, stop: StopRequest | None = None) -> 
         record_start(Path(args.output_dir), settings, processes, recipe.resume)
         _print_start(recipe, trainer)
     measure_only = train.num_train_epochs == 0 and train.max_steps == 0
+    if measure_only:
+        # FSDP and DeepSpeed place a model only once it trains.
+        recipe.module.to(args.device)
     figures = {} if measure_only else _train(recipe, trainer, progress)
     if stopper.stopped:
         raise stop.error(f"after step {trainer.state.global_step}")
@@ -263,6 +275,7 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "overrides", nargs="*", metavar="key=value", help="win over the file, as train.seed=1"
     )
+    add_fit_options(parser)
     return parser
 
 
@@ -296,7 +309,9 @@ def _print_start(recipe: Recipe, trainer: ComponentTrainer) -> None:
     steps = _planned_steps(recipe, trainer)
     step_samples = args.train_batch_size * args.gradient_accumulation_steps
     tokens = steps * step_samples * sum(recipe.train.lengths) / len(recipe.train)
-    estimate = estimate_cost(
+    # A model that is to be split on GPUs is still in main memory, and may not fit on one of them.
+    is_in_place = next(recipe.module.parameters()).device.type == args.device.type
+    cost = is_in_place and estimate_cost(
         recipe.module,
         recipe.collate,
         recipe.train.samples,
@@ -311,4 +326,4 @@ def _print_start(recipe: Recipe, trainer: ComponentTrainer) -> None:
         "processes": f"{args.world_size}, {trainer.accelerator.distributed_type.value}",
         "device": str(args.device),
     }
-    print_plan(recipe.train, plan, estimate)
+    print_plan(recipe.train, plan, cost or None)

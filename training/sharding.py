@@ -16,6 +16,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from training import zero_state
 from training.errors import LaunchError
 from training.training_state import StateByName
 
@@ -64,7 +65,10 @@ def wrap_layers(accelerator: Accelerator, module: nn.Module) -> None:
 
 def is_sharded(module: nn.Module) -> bool:
     """Whether a forward pass needs all processes at once."""
-    return any(isinstance(parameter, DTensor) for parameter in module.parameters())
+    return any(
+        isinstance(parameter, DTensor) or hasattr(parameter, "ds_id")
+        for parameter in module.parameters()
+    )
 
 
 def check_sharded(accelerator: Accelerator, model: nn.Module) -> None:
@@ -98,7 +102,8 @@ def whole_parameters(module: nn.Module) -> Iterator[None]:
     try:
         for owner, name, parameter in places:
             owner._parameters[name] = whole[id(parameter)]
-        yield
+        with zero_state.whole_parameters(module):
+            yield
     finally:
         for owner, name, parameter in places:
             owner._parameters[name] = parameter
@@ -107,17 +112,24 @@ def whole_parameters(module: nn.Module) -> Iterator[None]:
 @torch.no_grad()
 def load_parameters(module: nn.Module, weights: dict[str, torch.Tensor]) -> None:
     """Copy whole tensors into the trained parameters of these names."""
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad:
-            parameter.copy_(_split_like(weights[name], parameter))
+    if any(isinstance(parameter, DTensor) for parameter in module.parameters()):
+        weights = {
+            name: _split_like(weights[name], parameter)
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad
+        }
+    zero_state.load_parameters(module, weights)
 
 
 def whole_optimizer_state(optimizer: Any, names: Sequence[str]) -> StateByName:
-    """The optimizer's state by parameter name, as whole tensors on the CPU.
+    """A copy of the optimizer's state by parameter name, as whole tensors on the CPU.
 
     Args:
         names: parameters in the order of the optimizer's groups.
     """
+    zero = zero_state.zero_optimizer(optimizer)
+    if zero is not None:
+        return zero_state.whole_optimizer_state(zero, names)
     return {
         names[number]: {key: _whole(value) for key, value in values.items()}
         for number, values in optimizer.state_dict()["state"].items()
@@ -128,6 +140,9 @@ def load_optimizer_state(
     optimizer: Any, names: Sequence[str], state: StateByName, groups: list[dict[str, Any]]
 ) -> None:
     """Give the optimizer a state that `whole_optimizer_state` returned."""
+    zero = zero_state.zero_optimizer(optimizer)
+    if zero is not None:
+        return zero_state.load_optimizer_state(zero, names, state, groups)
     given = optimizer.state_dict()["param_groups"]
     merged = [{**new, "params": old["params"]} for old, new in zip(given, groups, strict=True)]
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -141,7 +156,7 @@ def load_optimizer_state(
 
 def _whole(value: Any) -> torch.Tensor:
     tensor = value.full_tensor() if isinstance(value, DTensor) else torch.as_tensor(value)
-    return tensor.detach().cpu()
+    return tensor.detach().to("cpu", copy=True)
 
 
 def _split_like(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:

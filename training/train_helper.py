@@ -8,6 +8,8 @@ from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
+from transformers import PreTrainedModel
+
 from models.backbone import load_tokenizer
 from models.formats.records import HelperTask, InstructionSample
 from models.instruction_tuned import (
@@ -18,8 +20,9 @@ from models.instruction_tuned import (
 from training.checkpoints import resume_folder
 from training.collators import Collator
 from training.config import ConfigError
+from training.fit.sketch import Outline
 from training.passage_samples import encode_passages
-from training.samples import read_samples
+from training.samples import SampleSet, read_samples
 from training.settings import T2TSettings
 from training.setup import Recipe, lora_targets, run_command
 from training.start_from import check_same_shapes
@@ -29,7 +32,7 @@ from training.validation_passages import passage_validator
 
 def main() -> None:
     """Run the command."""
-    run_command("train_helper.py", str(__doc__), T2TSettings, prepare)
+    run_command("train_helper.py", str(__doc__), T2TSettings, prepare, OUTLINE)
 
 
 def prepare(settings: T2TSettings) -> Recipe:
@@ -99,10 +102,7 @@ def load_module(
     if resume:
         return InstructionTuned.from_pretrained(resume, dtype=dtype, is_trainable=True)
     if not model.start_from:
-        try:
-            return build_instruction_tuned(config, dtype)
-        except ValueError as error:
-            raise ConfigError(f"model: {error}") from error
+        return _build_module(config, dtype)
     module = InstructionTuned.from_pretrained(model.start_from, dtype=dtype, is_trainable=True)
     # A helper may begin where one of another task ended.
     check_same_shapes(model.start_from, replace(module.settings, task=config.task), config)
@@ -116,12 +116,36 @@ def load_module(
     return module.train()
 
 
+def _build_module(
+    config: InstructionTunedConfig, dtype: str, backbone: PreTrainedModel | None = None
+) -> InstructionTuned:
+    try:
+        return build_instruction_tuned(config, dtype, backbone)
+    except ValueError as error:
+        raise ConfigError(f"model: {error}") from error
+
+
+def _build(settings: T2TSettings, backbone: PreTrainedModel) -> InstructionTuned:
+    # All tasks train the same adapter.
+    config = model_config(settings, "decompose")
+    return _build_module(config, settings.model.dtype.value, backbone)
+
+
+def _samples(settings: T2TSettings) -> SampleSet[InstructionSample]:
+    tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
+    records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
+    processor = model_config(settings, only_task(records)).processor(tokenizer)
+    return encode_passages(settings, processor.encode_sample, records, bad)
+
+
 def _read(settings: T2TSettings, path: str, limit: int) -> tuple[list[InstructionSample], int]:
     if not path:
         return [], 0
     data = settings.data
     return read_samples(path, InstructionSample, limit, settings.train.seed, data.skip_bad_records)
 
+
+OUTLINE = Outline(_build, _samples)
 
 if __name__ == "__main__":
     main()

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from accelerate import Accelerator, PartialState
 from filelock import FileLock
+from transformers import PreTrainedModel
 
 from models.backbone import load_tokenizer
 from models.formats.plan import parse_plan
@@ -21,10 +22,18 @@ from models.graph_encoder import GraphEncoderConfig
 from models.graph_llm import GraphLLM
 from models.graph_llm_config import GraphLLMConfig
 from models.ras_processor import EncodedSample, RasProcessor
-from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from models.sentence_encoder import (
+    HASH,
+    HASH_DIMENSION,
+    MINILM,
+    MINILM_DIMENSION,
+    SentenceEncoder,
+    load_sentence_encoder,
+)
 from models.text_table import TextTable
 from training.checkpoints import resume_folder
 from training.collators import Collator
+from training.fit.sketch import Outline
 from training.samples import (
     SampleSet,
     TrainingSample,
@@ -44,7 +53,7 @@ Features = npt.NDArray[np.floating]
 
 def main() -> None:
     """Run the command."""
-    run_command("train_ras.py", str(__doc__), RasSettings, prepare)
+    run_command("train_ras.py", str(__doc__), RasSettings, prepare, OUTLINE)
 
 
 def prepare(settings: RasSettings) -> Recipe:
@@ -147,6 +156,28 @@ def check_plan_labels(records: Sequence[RasSample], path: str) -> None:
             )
 
 
+def _build(settings: RasSettings, backbone: PreTrainedModel) -> GraphLLM:
+    config = model_config(settings, _feature_dim(settings))
+    # The tokenizer, which would say, is not needed for sizes.
+    return GraphLLM.from_config(replace(config, graph_position=1), backbone)
+
+
+def _feature_dim(settings: RasSettings) -> int:
+    graph = settings.graph
+    if not graph.enabled:
+        return 0
+    known = {MINILM: MINILM_DIMENSION, HASH: HASH_DIMENSION}
+    return known.get(graph.encoder) or load_sentence_encoder(graph.encoder).dimension
+
+
+def _samples(settings: RasSettings) -> SampleSet[RasSample]:
+    tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
+    records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
+    processor = model_config(settings, _feature_dim(settings)).processor(tokenizer)
+    kept, encoded, cut = _encode(settings, processor, records)
+    return SampleSet(kept, to_samples(encoded, None), cut, bad)
+
+
 def _read(settings: RasSettings, path: str, limit: int) -> tuple[list[RasSample], int]:
     if not path:
         return [], 0
@@ -212,6 +243,8 @@ def _validator(
 
     return validate
 
+
+OUTLINE = Outline(_build, _samples)
 
 if __name__ == "__main__":
     main()

@@ -7,6 +7,8 @@ from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
+from transformers import PreTrainedModel
+
 from models.backbone import load_tokenizer
 from models.formats.records import TriplesSample
 from models.text_to_triples import (
@@ -17,8 +19,10 @@ from models.text_to_triples import (
 from models.text_to_triples_processor import TextToTriplesProcessor
 from training.checkpoints import resume_folder
 from training.collators import Collator
+from training.fit.architectures import backbone_config
+from training.fit.sketch import Outline
 from training.passage_samples import encode_passages
-from training.samples import read_samples
+from training.samples import SampleSet, read_samples
 from training.settings import T2TSettings
 from training.setup import Recipe, lora_targets, run_command
 from training.start_from import check_same_shapes
@@ -28,7 +32,7 @@ from training.validation_t2t import score_t2t
 
 def main() -> None:
     """Run the command."""
-    run_command("train_t2t.py", str(__doc__), T2TSettings, prepare)
+    run_command("train_t2t.py", str(__doc__), T2TSettings, prepare, OUTLINE)
 
 
 def prepare(settings: T2TSettings) -> Recipe:
@@ -55,13 +59,10 @@ def prepare(settings: T2TSettings) -> Recipe:
     return Recipe(settings, module, tokenizer, train, collate, validate, resume)
 
 
-def load_module(settings: T2TSettings, resume: Path | None) -> TextToTriples:
-    """The recipe's model: with a checkpoint's weights, another component's, or untrained."""
+def model_config(settings: T2TSettings) -> TextToTriplesConfig:
+    """The recipe's model in the words of models/."""
     model = settings.model
-    dtype = model.dtype.value if model.lora.rank else "auto"
-    if resume:
-        return TextToTriples.from_pretrained(resume, dtype=dtype, is_trainable=True)
-    config = TextToTriplesConfig(
+    return TextToTriplesConfig(
         backbone=model.backbone,
         backbone_revision=model.revision,
         lora_rank=model.lora.rank,
@@ -71,6 +72,15 @@ def load_module(settings: T2TSettings, resume: Path | None) -> TextToTriples:
         max_source_tokens=model.max_input_tokens,
         max_target_tokens=model.max_output_tokens,
     )
+
+
+def load_module(settings: T2TSettings, resume: Path | None) -> TextToTriples:
+    """The recipe's model: with a checkpoint's weights, another component's, or untrained."""
+    model = settings.model
+    dtype = model.dtype.value if model.lora.rank else "auto"
+    if resume:
+        return TextToTriples.from_pretrained(resume, dtype=dtype, is_trainable=True)
+    config = model_config(settings)
     if not model.start_from:
         return build_text_to_triples(config, model.dtype.value)
     module = TextToTriples.from_pretrained(model.start_from, dtype=dtype, is_trainable=True)
@@ -84,12 +94,30 @@ def load_module(settings: T2TSettings, resume: Path | None) -> TextToTriples:
     return module.train()
 
 
+def _build(settings: T2TSettings, backbone: PreTrainedModel) -> TextToTriples:
+    dtype = settings.model.dtype.value
+    return build_text_to_triples(model_config(settings), dtype, backbone)
+
+
+def _samples(settings: T2TSettings) -> SampleSet[TriplesSample]:
+    model = settings.model
+    tokenizer = load_tokenizer(model.backbone, model.revision)
+    is_encoder_decoder = backbone_config(model.backbone, model.revision).is_encoder_decoder
+    processor = TextToTriplesProcessor(
+        tokenizer, model.max_input_tokens, model.max_output_tokens, is_encoder_decoder
+    )
+    records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
+    return encode_passages(settings, processor.encode_sample, records, bad)
+
+
 def _read(settings: T2TSettings, path: str, limit: int) -> tuple[list[TriplesSample], int]:
     if not path:
         return [], 0
     data = settings.data
     return read_samples(path, TriplesSample, limit, settings.train.seed, data.skip_bad_records)
 
+
+OUTLINE = Outline(_build, _samples)
 
 if __name__ == "__main__":
     main()

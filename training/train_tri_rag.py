@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.backbone import load_tokenizer
 from models.condition_extractor import ConditionExtractor, build_condition_extractor
@@ -24,8 +24,9 @@ from models.formats.records import ConditionSample
 from training.checkpoints import resume_folder
 from training.collators import Collator
 from training.config import ConfigError
+from training.fit.sketch import Outline
 from training.passage_samples import encode_passages
-from training.samples import choose, read_samples
+from training.samples import SampleSet, choose, read_samples
 from training.settings import Initialisation, TriRagSettings
 from training.setup import Recipe, lora_targets, run_command
 from training.start_from import check_same_shapes
@@ -35,7 +36,7 @@ from training.validation_tri_rag import score_tri_rag
 
 def main() -> None:
     """Run the command."""
-    run_command("train_tri_rag.py", str(__doc__), TriRagSettings, prepare)
+    run_command("train_tri_rag.py", str(__doc__), TriRagSettings, prepare, OUTLINE)
 
 
 def prepare(settings: TriRagSettings) -> Recipe:
@@ -122,12 +123,30 @@ def load_module(
             max_target_tokens=config.max_target_tokens,
         )
         return module.train()
-    try:
-        module = build_condition_extractor(config, dtype)
-    except (UnsupportedBackboneError, ValueError) as error:
-        raise ConfigError(f"prompt: {error}") from error
+    module = _build_module(config, dtype)
     _initialise(module, settings, tokenizer)
     return module
+
+
+def _build_module(
+    config: ConditionExtractorConfig, dtype: str, backbone: PreTrainedModel | None = None
+) -> ConditionExtractor:
+    try:
+        return build_condition_extractor(config, dtype, backbone)
+    except (UnsupportedBackboneError, ValueError) as error:
+        raise ConfigError(f"prompt: {error}") from error
+
+
+def _build(settings: TriRagSettings, backbone: PreTrainedModel) -> ConditionExtractor:
+    check_can_learn(settings)
+    return _build_module(model_config(settings), settings.model.dtype.value, backbone)
+
+
+def _samples(settings: TriRagSettings) -> SampleSet[ConditionedPassage]:
+    tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
+    processor = ConditionProcessor(tokenizer, model_config(settings))
+    records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
+    return encode_passages(settings, processor.encode_sample, records, bad)
 
 
 def _initialise(
@@ -162,6 +181,8 @@ def _read(settings: TriRagSettings, path: str, limit: int) -> tuple[list[Conditi
     passages = by_passage(records)
     return [passages[i] for i in choose(len(passages), limit or len(passages), seed)], bad
 
+
+OUTLINE = Outline(_build, _samples)
 
 if __name__ == "__main__":
     main()

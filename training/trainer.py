@@ -18,7 +18,10 @@ from transformers import (
     TrainingArguments,
 )
 
+from training import zero
+from training.checkpoint_writer import CheckpointWriter
 from training.checkpoints import carried_loss, process_state, read_progress, write_checkpoint
+from training.component_copy import ComponentCopy
 from training.errors import DataWorkerError, ResumeError
 from training.guards import StepGuard
 from training.preemption import WorkerSignals
@@ -77,7 +80,12 @@ class ComponentTrainer(Trainer):
         self.settings = settings
         self.validate = validate
         self.clock = clock
+        self.writer = CheckpointWriter()
+        self.component_copy = ComponentCopy(module) if args.should_save else None
         wrap_layers(self.accelerator, module)
+        if zero.runs(self.accelerator):
+            zero.configure(self.accelerator, module, settings.autocast_bf16)
+            self.add_callback(zero.EngineStep(self.accelerator))
         self.sampler = self._get_train_sampler()
         self.data_hash = data_hash(train_dataset)
         self.guard = StepGuard(self.accelerator, settings.loss_spike_factor)
@@ -91,6 +99,11 @@ class ComponentTrainer(Trainer):
         """Samples of an optimizer step, over all processes and micro-batches."""
         args = self.args
         return args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train; whichever way it ends, the last checkpoint is written before it returns."""
+        with self.writer:
+            return super().train(*args, **kwargs)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:
         micro_batch = self.args.train_batch_size * self.args.world_size
@@ -116,9 +129,16 @@ class ComponentTrainer(Trainer):
         shard_on_cpu(self.accelerator)
         self.is_fsdp_enabled = self.accelerator.distributed_type == DistributedType.FSDP
 
-    def _prepare_for_training(self, *args: Any, **kwargs: Any) -> tuple[nn.Module, Any]:
-        model, loader = super()._prepare_for_training(*args, **kwargs)
+    def _prepare_for_training(
+        self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: str | None
+    ) -> tuple[nn.Module, Any]:
+        # DeepSpeed would look for a checkpoint of its own form.
+        theirs = None if zero.runs(self.accelerator) else resume_from_checkpoint
+        model, loader = super()._prepare_for_training(max_steps, train_dataloader, theirs)
         check_sharded(self.accelerator, model)
+        if zero.runs(self.accelerator):
+            zero.take_over(self.accelerator, self.component)
+            self._load_optimizer_and_scheduler(resume_from_checkpoint)
         return model, loader
 
     def _init_training_state(self, max_steps: int, *args: Any, **kwargs: Any) -> tuple[int, int]:
@@ -139,7 +159,11 @@ class ComponentTrainer(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device
     ) -> tuple[list[Batch], torch.Tensor | int | None]:
-        """Take the micro-batches of one step and keep their sample ids for error messages."""
+        """Take the micro-batches of one step and keep their sample ids for error messages.
+
+        Raises: what writing the last checkpoint failed with.
+        """
+        self.writer.raise_failure()
         try:
             batches, label_tokens = super().get_batch_samples(epoch_iterator, num_batches, device)
         except (OSError, EOFError, RuntimeError) as error:

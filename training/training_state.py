@@ -3,12 +3,14 @@
 import json
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import TrainerState
 
 from training.errors import ResumeError
 
@@ -16,6 +18,25 @@ OPTIMIZER_TENSORS = "optimizer.safetensors"
 OPTIMIZER_GROUPS = "optimizer.json"
 # State of each parameter by its name: {"lora_A.weight": {"exp_avg": [r, d], ...}}.
 StateByName = dict[str, dict[str, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class TrainingStateCopy:
+    """What training_state/ is written from; nothing in it changes with the next step.
+
+    Attributes:
+        optimizer: whole tensors on the CPU, by parameter name.
+        groups: the optimizer's groups without their parameters.
+        processes: random state and pending loss of each process.
+        progress: contents of progress.json.
+        trainer: steps, epochs and logged figures.
+    """
+
+    optimizer: StateByName
+    groups: list[dict[str, Any]]
+    processes: list[tuple[int, Any]]
+    progress: dict[str, Any]
+    trainer: TrainerState
 
 
 def write_optimizer(state: StateByName, groups: Sequence[Mapping[str, Any]], folder: Path) -> None:

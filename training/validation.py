@@ -11,6 +11,7 @@ from accelerate.utils import gather_object
 from torch import nn
 from tqdm import tqdm
 
+from training import zero_state
 from training.samples import TrainingSample
 from training.sharding import is_sharded
 
@@ -19,7 +20,7 @@ Collate = Callable[[list[TrainingSample]], dict[str, Any]]
 GenerateBatch = Callable[[list[int]], list[str]]
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def validation_loss(
     module: nn.Module,
     samples: Sequence[TrainingSample],
@@ -47,7 +48,7 @@ def validation_loss(
     return float(loss / tokens)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def generate_texts(
     module: nn.Module,
     lengths: Sequence[int],
@@ -64,7 +65,8 @@ def generate_texts(
     was_training = module.training
     module.eval()
     texts: list[tuple[int, str]] = []
-    with accelerator.autocast():
+    # A soft prompt is read outside of every forward pass, for which ZeRO-3 would make it whole.
+    with accelerator.autocast(), zero_state.whole_parameters(module):
         batches = shared_batches(lengths, batch_size, accelerator, is_sharded(module))
         hidden = not accelerator.is_main_process
         for indices, counts in tqdm(batches, desc="generating", unit=" batches", disable=hidden):

@@ -126,4 +126,4 @@ def _gives_answer(text: str, question: str, answers: Sequence[str]) -> bool:
 
 def _names(text: str, answer: str) -> bool:
     """Whether it holds the answer, "Owens's" too, which normalisation makes another word."""
-    return golden_match(text, [answer], True) or mentions(text, answer)
+    return bool(golden_match(text, [answer], True)) or mentions(text, answer)

@@ -10,6 +10,7 @@ import numpy as np
 from inference.hierarchy.database import HierarchyError
 from inference.hierarchy.graph import Rows, TopicGraph
 from inference.hierarchy.linking import best_rows, linked_rows
+from inference.hierarchy.names import NameFinder
 from inference.hierarchy.refresh import called_names, check_encoder
 from inference.hierarchy.store import HierarchyStore
 from inference.retrieval.fusion import RANK_CONSTANT
@@ -36,13 +37,15 @@ class Evidence:
 class ScoredQuestion:
     """Cosines of a question with all sentences, topics and subtopics, [n] each.
 
-    nearest: rows of the sentences whose topics stand on a shortlist, best first.
+    nearest: rows of the sentences whose topics stand on a shortlist, best first. named: entities
+    that the question names.
     """
 
     sentences: FloatArray
     topics: FloatArray
     subtopics: FloatArray
     nearest: tuple[int, ...]
+    named: tuple[int, ...] = ()
 
 
 class HierarchyIndex:
@@ -115,7 +118,8 @@ class HierarchyIndex:
         [vector] = self.encoder.encode(clean_queries([question]))
         sentences, topics, subtopics = (vectors @ vector for vectors in self._vectors)
         nearest = best_rows(sentences, NEAREST_SENTENCES)
-        return ScoredQuestion(sentences, topics, subtopics, tuple(nearest))
+        named = self._names.find(question)
+        return ScoredQuestion(sentences, topics, subtopics, tuple(nearest), named)
 
     def shortlist_topics(self, scored: ScoredQuestion, most: int) -> list[int]:
         """The topics nearest to a question, best first, by their names and by their sentences."""
@@ -166,17 +170,25 @@ class HierarchyIndex:
         subtopics: Collection[int] | None,
         most: int,
         link_weight: float = 0.0,
+        name_weight: float = 0.0,
     ) -> list[Evidence]:
         """The best sentences of those under the subtopics (Algorithm 2, lines 10 to 13).
 
         subtopics: None for all sentences, which is Table 7's "w/o Traversal". link_weight: see
-        `linked_rows`; 0 ranks by cosine alone, as the paper does.
+        `linked_rows`. name_weight: what a sentence gains whose fact is about an entity that the
+        question names. With both 0 sentences are ranked by cosine alone, as the paper does.
         """
         rows = None if subtopics is None else self.graph.sentences_under(subtopics)
-        found = linked_rows(
-            scored.sentences, most, link_weight, rows, self._entities_of, self._rows_of
-        )
+        scores = scored.sentences.copy()
+        if name_weight and scored.named:
+            about = np.concatenate([self._rows_of(entity) for entity in scored.named])
+            scores[np.unique(about)] += name_weight
+        found = linked_rows(scores, most, link_weight, rows, self._entities_of, self._rows_of)
         return [self._evidence(row, score) for row, score in found]
+
+    @cached_property
+    def _names(self) -> NameFinder:
+        return NameFinder(self.graph.entities)
 
     def _entities_of(self, row: int) -> set[int]:
         ends = (self.graph.subject, self.graph.object)

@@ -31,12 +31,14 @@ LONG_ANSWER_TOKENS = 100
 
 @dataclass(frozen=True)
 class ThRagSettings:
-    """How TH-RAG retrieves; the defaults are the paper's (§4.4), but for `link_weight`.
+    """How TH-RAG retrieves; the defaults are the paper's (§4.4), but for `link_weight` and
+    `name_weight`.
 
     topics, subtopics: least and most chosen, N_T and N_ST for each topic. sentences, passages: K_1
     and K_2. shortlist: names that the model chooses from, the nearest ones where a graph has more.
     link_weight: how much a sentence gains from a better one about the same entity, see
-    `linked_rows`; 0 is the paper's. traversal: who chooses; "embedding" takes the nearest without a
+    `linked_rows`; 0 is the paper's. name_weight: how much one about an entity that the question
+    names gains; 0 is the paper's. traversal: who chooses; "embedding" takes the nearest without a
     call, "none" searches all sentences (Table 7, w/o Traversal). budget: tokens of the evidence.
     max_answer_tokens: more than `LONG_ANSWER_TOKENS` asks for a long answer.
     """
@@ -47,6 +49,7 @@ class ThRagSettings:
     passages: int = 5
     shortlist: int = 100
     link_weight: float = 0.5
+    name_weight: float = 0.2
     traversal: Traversal = "model"
     budget: int = 6000
     max_answer_tokens: int = 100
@@ -86,6 +89,7 @@ class ThRagLoop:
                 subtopics,
                 self.settings.sentences,
                 self.settings.link_weight,
+                self.settings.name_weight,
             )
         step.passages = list(dict.fromkeys(item.chunk for item in evidence))
         step.triples = list(dict.fromkeys(t for item in evidence for t in item.triples))

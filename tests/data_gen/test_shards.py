@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from data_gen import merge_shards
 from data_gen.shard_files import ITEMS
-from data_gen.shards import WHOLE, Shard, shard
+from evaluation.shards import WHOLE, Shard, shard
 from tests.data_gen.build_inputs import wiki, write_inputs, write_lines
 from tests.data_gen.test_build_commands import run
 from tests.data_gen.test_build_pins import BUILDERS, PINS, hashes
@@ -275,4 +275,4 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["splits"]["train"] > 10
     done = run("merge_shards.py", "part1", "--out", "again", cwd=tmp_path)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("error: part1/card.json: shard 1/2: of its build these shards")
+    assert done.stderr.startswith("error: part1/card.json: shard 1/2: beside it these shards")

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.scripted_world.world_solver import Solver
 from data_gen.build_world import build_world
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
-from tests.data_gen.world_solver import Solver
 
 SPLITS = ("train", "dev", "test")
 

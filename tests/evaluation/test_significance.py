@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.significance import bootstrap_interval, paired_bootstrap
+from evaluation.significance import bootstrap_interval, holm, paired_bootstrap
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 
@@ -94,3 +94,24 @@ def test_bad_options_are_refused() -> None:
         bootstrap_interval([1.0], confidence=1.0)
     with pytest.raises(ValueError, match="differ in length: 1 and 2"):
         paired_bootstrap([1.0], [1.0, 0.0])
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_adjusts_step_by_step(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    assert all(p <= q <= 1 for p, q in zip(p_values, adjusted, strict=True))
+    by_p = sorted(zip(p_values, adjusted, strict=True))
+    assert [q for _, q in by_p] == sorted(adjusted)
+    # Rejecting q <= level is Holm's procedure: stop at the first p above level / (those left).
+    for level in (0.01, 0.05, 0.3):
+        rejected = 0
+        for left, (p, _) in zip(range(len(by_p), 0, -1), by_p, strict=True):
+            if p * left > level:
+                break
+            rejected += 1
+        assert sum(q <= level for q in adjusted) == rejected
+
+
+def test_holm_on_an_example() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]) == []

@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from benchmarks.scripted_world.gold_world import GoldWorld, make_world
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
+from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request
 from inference.loops.ircot import IrcotLoop
 from inference.loops.loop import Loop
@@ -14,9 +17,6 @@ from inference.loops.trace import Trace
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.run_questions import run_questions
 from models.formats.records import QuestionRecord
-from tests.inference.gold_world import GoldWorld, make_world
-from tests.inference.scripted_engine import ScriptedEngine
-from tests.inference.world_model import WorldModel
 
 LOOPS = [IrcotLoop, ReactLoop, SelfAskLoop]
 Done = list[tuple[QuestionRecord, Trace]]

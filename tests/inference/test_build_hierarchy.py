@@ -16,12 +16,13 @@ import inference.build_hierarchy
 import inference.evaluate
 import inference.open_indexer
 import inference.open_loop
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from inference.engines.contract import Request
 from inference.hierarchy.index import HierarchyIndex
+from inference.indexing_cost import read_cost
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from models.sentence_encoder import load_sentence_encoder
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
-from tests.inference.scripted_engine import ScriptedEngine, prompt_text
 from tests.run_main import run_main
 from tests.tiny import tiny_tokenizer
 
@@ -100,7 +101,7 @@ def build(run: Run, t2t: Path, tmp_path: Path) -> Run:
 
 
 def test_a_build_grows_shrinks_and_calls_the_model_once_a_chunk(
-    build: Run, engines: list[ScriptedEngine]
+    build: Run, engines: list[ScriptedEngine], tmp_path: Path
 ) -> None:
     first = build(PASSAGES[0])
     assert (first["new documents"], first["LLM calls"], first["facts"]) == (1, 1, 1)
@@ -117,6 +118,7 @@ def test_a_build_grows_shrinks_and_calls_the_model_once_a_chunk(
     replaced = build(changed, more=("--replace",))
     assert (replaced["documents"], replaced["LLM calls"]) == (2, 1)
     assert sum(len(engine.requests) for engine in engines) == calls + 1
+    assert (read_cost(tmp_path / "h") or {})["llm_calls"] == calls + 1
 
 
 def test_long_documents_are_cut_into_chunks(build: Run, engines: list[ScriptedEngine]) -> None:
@@ -165,7 +167,7 @@ def test_what_cannot_be_is_refused_in_one_line(
 KILLED = """
 import os, signal, sys
 import inference.build_hierarchy, inference.open_indexer
-from tests.inference.scripted_engine import ScriptedEngine
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from tests.inference.test_build_hierarchy import index_model
 limit, asked = int(sys.argv.pop(1)), []
 def script(request):

@@ -73,5 +73,4 @@ def test_musique_goes_by_paragraph_and_answer() -> None:
 
 
 def test_mean_by_type_keeps_order() -> None:
-    records = [QuestionRecord(str(i), "q", "a", type=kind) for i, kind in enumerate("bab")]
-    assert mean_by_type(records, [1.0, 0.0, 0.0]) == {"b": (2, 0.5), "a": (1, 0.0)}
+    assert mean_by_type("bab", [1.0, 0.0, 0.0]) == {"b": (2, 0.5), "a": (1, 0.0)}

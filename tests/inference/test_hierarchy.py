@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from inference.hierarchy.build import Chunking, extract_waiting, register
 from inference.hierarchy.chunking import chunk_text, split_sentences
 from inference.hierarchy.database import FORMAT_VERSION, STORE_FILE, HierarchyError
@@ -28,7 +29,6 @@ from models.formats.topic_selector import Topic
 from models.formats.topic_triplets import TopicTriplet, format_topic_triplets
 from models.formats.triples import Triple
 from models.sentence_encoder import load_sentence_encoder
-from tests.inference.scripted_engine import ScriptedEngine, prompt_text
 
 ENCODER = load_sentence_encoder("hash")
 FILM, PERSON, CITY = Topic("Cinema", "Film"), Topic("Biography", "Person"), Topic("Places", "City")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, TitleRetriever, text_input
 from inference.engines.contract import Request
 from inference.engines.errors import EngineError
 from inference.extraction import TripleExtractor, held_to
@@ -17,7 +18,6 @@ from models.formats.grammars import plan_regex, triples_regex
 from models.formats.history import History
 from models.formats.records import QuestionRecord, Task
 from models.formats.triples import Triple
-from tests.inference.scripted_engine import ScriptedEngine, TitleRetriever, text_input
 
 FILM = Passage("1", "Dawn", "Dawn is a film directed by Ana Lis.")
 PERSON = Passage("2", "Ana Lis", "Ana Lis was born in Brill.")

@@ -10,6 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.scripted_world.encoders import WideHashEncoder
+from benchmarks.scripted_world.gold_world import GoldWorld, make_world
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
+from benchmarks.scripted_world.world_model import WorldModel
 from inference.build_propositions import add_to_index, new_documents
 from inference.engines.contract import Request
 from inference.engines.errors import EngineError
@@ -25,10 +29,6 @@ from models.formats.fields import RecordError
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.triples import Triple
 from models.sentence_encoder import load_sentence_encoder
-from tests.inference.gold_world import GoldWorld, make_world
-from tests.inference.scripted_engine import ScriptedEngine
-from tests.inference.wide_hash_encoder import WideHashEncoder
-from tests.inference.world_model import WorldModel
 
 ENCODER = WideHashEncoder()
 DIRECTOR = Triple("Dawn", "director", "Ana Lis")

@@ -4,6 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from benchmarks.scripted_world.encoders import WideHashEncoder
+from benchmarks.scripted_world.gold_world import GoldWorld, make_world
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, text_input
+from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request
 from inference.loops.graph_reader import GraphReader
 from inference.loops.t2rag import T2RagLoop, T2RagSettings
@@ -18,10 +22,6 @@ from models.formats.prompts import passage_text, triples_prompt
 from models.formats.records import QuestionRecord
 from models.formats.triples import parse_triples
 from models.sentence_encoder import load_sentence_encoder
-from tests.inference.gold_world import GoldWorld, make_world
-from tests.inference.scripted_engine import ScriptedEngine, text_input
-from tests.inference.wide_hash_encoder import WideHashEncoder
-from tests.inference.world_model import WorldModel
 
 ENCODER = WideHashEncoder()
 

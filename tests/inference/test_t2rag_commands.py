@@ -18,14 +18,16 @@ import inference.ask
 import inference.build_propositions
 import inference.evaluate
 import inference.open_loop
+from benchmarks.scripted_world.gold_world import GoldWorld, make_world
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
+from benchmarks.scripted_world.world_model import WorldModel
+from inference.evaluation_run import settings_of
+from inference.indexing_cost import read_cost
 from inference.loop_groups import OWN_OPTIONS
 from inference.loop_options import add_loop_arguments, options_from
 from models.formats.records import write_records
 from models.formats.triples import Triple
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
-from tests.inference.gold_world import GoldWorld, make_world
-from tests.inference.scripted_engine import ScriptedEngine
-from tests.inference.world_model import WorldModel
 from tests.run_main import run_main
 from tests.tiny import tiny_tokenizer
 
@@ -145,7 +147,7 @@ def test_each_loop_has_its_own_limits_where_none_are_given(
     assert (options.top_k, options.max_rounds) == limits
     given = parser.parse_args(["--loop", loop, "--top-k", "7", "--max-rounds", "2"])
     assert (options_from(given).top_k, options_from(given).max_rounds) == (7, 2)
-    settings = inference.evaluate.settings_of(options, Path("questions.jsonl"))
+    settings = settings_of(options, Path("questions.jsonl"))
     assert json.loads(json.dumps(settings)) == settings
     # What is new with a loop is no setting of the others, whose evaluations can go on.
     special = {name for names in OWN_OPTIONS.values() for name in names}
@@ -157,12 +159,14 @@ def test_an_index_grows_by_what_is_new(
 ) -> None:
     first = build("--limit", 120)
     assert (first["added now"], first["documents"], len(engines[0].requests)) == (120, 120, 120)
+    assert (read_cost(tmp_path / "index") or {})["llm_calls"] == 120
     again = build("--limit", 120)
     assert (again["added now"], again["propositions"]) == (0, first["propositions"])
     assert len(engines) == 1
     grown = build()
     assert (grown["added now"], grown["documents"]) == (80, 200)
     assert len(engines[1].requests) == 80
+    assert (read_cost(tmp_path / "index") or {})["llm_calls"] == 200
     fresh = build(out=tmp_path / "fresh")
     # What was extracted before comes from the cache.
     assert engines[2].requests == []

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, text_input
 from inference.engines.contract import Request
 from inference.knowledge_base.output_log import Output
 from inference.knowledge_base.store import KnowledgeBase, extend
@@ -15,7 +16,6 @@ from models.formats.conditions import ConditionTriplet, format_conditions, parse
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 from models.sentence_encoder import load_sentence_encoder
-from tests.inference.scripted_engine import ScriptedEngine, text_input
 
 WORDS = st.lists(st.sampled_from(["ab", "c", "def"]), min_size=1, max_size=6).map(" ".join)
 TRIPLETS = st.builds(ConditionTriplet, WORDS, WORDS | st.just(""), WORDS)

@@ -10,10 +10,10 @@ import pytest
 
 import inference.build_kb
 import inference.evaluate
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Request
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from tests.components import chat_backbone, ras_component, tri_rag_component
-from tests.inference.scripted_engine import ScriptedEngine
 from tests.run_main import run_main
 from tests.tiny import tiny_tokenizer
 
@@ -197,6 +197,7 @@ def test_evaluate_answers_from_the_knowledge_base(
     )  # fmt: skip
     results = run(inference.evaluate.main, *arguments, "--kb", tmp_path / "kb")
     assert (results["loop"], results["n"], results["errors"]) == ("tri_rag", 1, 0)
+    assert results["indexing"]["llm_calls"] == len(engines[0].requests)
     trace = json.loads((tmp_path / "out" / "traces.jsonl").read_text())
     assert ["Ada", "place of birth", "Rome"] in trace["graph"]
     assert "p1" in {passage["id"] for passage in trace["steps"][0]["passages"]}

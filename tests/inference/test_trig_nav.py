@@ -4,6 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from benchmarks.scripted_world.gold_world import GoldWorld, make_world
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text, text_input
+from benchmarks.scripted_world.trig_nav_world import SubQuestionWriters
+from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
 from inference.components import prompted_triples_request
 from inference.engines.contract import Request
 from inference.extraction import TripleExtractor
@@ -21,10 +25,6 @@ from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple, format_triples
 from models.sentence_encoder import load_sentence_encoder
-from tests.inference.gold_world import GoldWorld, make_world
-from tests.inference.scripted_engine import ScriptedEngine, prompt_text, text_input
-from tests.inference.trig_nav_world import SubQuestionWriters
-from tests.inference.world_model import UNKNOWN, WorldModel
 
 ENCODER = load_sentence_encoder("hash")
 EVIDENCE, SETTINGS = EvidenceSettings(), TrigNavSettings()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Request
 from inference.triplet_judge import (
     MAX_PASSAGE_CHARACTERS,
@@ -11,7 +12,6 @@ from inference.triplet_judge import (
     judge,
 )
 from models.formats.conditions import ConditionTriplet
-from tests.inference.scripted_engine import ScriptedEngine
 
 TRIPLET = ConditionTriplet("A; year", "", "A is of 1990.")
 

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.scripted_world.gold_world import GoldWorld, answer_from, make_world, steps_of
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, text_input
+from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request, Sampling
 from inference.extraction import TripleExtractor
 from inference.loops.graph_reader import GraphReader
@@ -30,9 +33,6 @@ from models.formats.resolver import parse_resolution, resolve_prompt
 from models.formats.subquery_writer import SubqueryInput, parse_subquery, subquery_writer_prompt
 from models.formats.topic_selector import Topic, parse_topic, topic_prompt
 from models.formats.triples import parse_triples
-from tests.inference.gold_world import GoldWorld, answer_from, make_world, steps_of
-from tests.inference.scripted_engine import ScriptedEngine, text_input
-from tests.inference.world_model import WorldModel
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def test_the_pipeline_waits_for_what_it_needs(cluster: dict[str, str]) -> None:
     assert done.returncode == 0, done.stderr
     jobs = asked(cluster)
     scripts = [next(Path(a).name for a in job if a.endswith(".sbatch")) for job in jobs]
-    trainings = ["train.sbatch"] * 3
+    trainings = [f"train_{name}.sbatch" for name in ("t2t", "ras", "tri_rag")]
     assert scripts == ["build_data.sbatch", *trainings, "evaluate.sbatch", "merge.sbatch"]
     needs = [[a for a in job if a.startswith("--dependency")] for job in jobs]
     after = "--dependency=afterok:"
@@ -59,12 +59,29 @@ def test_the_pipeline_waits_for_what_it_needs(cluster: dict[str, str]) -> None:
     assert all("--account=lab" in job for job in jobs)
     train = jobs[2]
     assert {"--nodes=2", "--ntasks-per-node=8", "--gres=gpu:8", "--signal=USR1@300"} <= set(train)
-    at = train.index(str(SCRIPTS / "train.sbatch"))
+    at = train.index(str(SCRIPTS / "train_ras.sbatch"))
     work = cluster["WORK"]
-    wanted = ["ras", "ras_llama3_8b", f"{work}/data/build_subq", f"{work}/ras"]
+    wanted = ["ras_llama3_8b", f"{work}/data/build_subq", f"{work}/ras"]
     assert train[at + 1 :] == wanted
     for recipe in ("t2t_llama3_2_3b", "ras_llama3_8b", "tri_rag_llama3_8b"):
         assert (ROOT / "configs" / f"{recipe}.yaml").is_file()
+
+
+def test_shards_are_tasks_and_their_merges_jobs(cluster: dict[str, str]) -> None:
+    more = {"SHARDS": "4", "QUESTION_SHARDS": "3", "LOOPS": "single ras", "RAS_VALUES": "a=1 b=2"}
+    done = run(cluster, str(SCRIPTS / "pipeline.sh"), **more)
+    assert done.returncode == 0, done.stderr
+    jobs = asked(cluster)
+    arrays = [[a for a in job if a.startswith("--array")] for job in jobs]
+    tasks = [["--array=0-11"], ["--array=0-2"], [], [], [], ["--array=0-5"], []]
+    assert arrays == tasks
+    assert [Path(job[-1]).name for job in jobs[:2]] == ["build_data.sbatch", "merge_data.sbatch"]
+    after = [next(a for a in job if a.startswith("--dependency")) for job in jobs[1:]]
+    assert after == [f"--dependency=afterok:{n}" for n in ("1", "2", "2", "2", "3:4", "6")]
+    assert jobs[3][-3:] == [f"{cluster['WORK']}/ras", "a=1", "b=2"]
+    logs = [next(a for a in job if a.startswith("--output")) for job in jobs]
+    names = [Path(log).name for log in logs]
+    assert names == ["%x-%A_%a.out" if array else "%x-%j.out" for array in arrays]
 
 
 @pytest.mark.parametrize(("srun_status", "status"), [(0, 0), (75, 75), (1, 1)])
@@ -78,17 +95,20 @@ def test_a_training_starts_its_processes(
         "SLURM_NTASKS": "8",
         "SRUN_STATUS": str(srun_status),
     }
-    given = ("t2t", "t2t_tiny", "DATA", "OUT", "train.seed=3")
-    command = ["bash", str(SCRIPTS / "train.sbatch"), *given]
+    given = ("t2t_tiny", "DATA", "OUT", "train.seed=3")
+    command = ["bash", str(SCRIPTS / "train_t2t.sbatch"), *given]
     done = run(cluster, *command, **slurm)
     assert done.returncode == status, done.stderr
-    assert ("asked SLURM to start this job again" in done.stdout) == (status == 75)
+    assert ("submit the same command to go on" in done.stdout) == (status == 75)
     [started] = asked(cluster)
-    assert started[:3] == ["srun", "--kill-on-bad-exit=1", str(SCRIPTS / "rank.sh")]
+    program = [sys.executable, "training/train_t2t.py", "--config", "configs/t2t_tiny.yaml"]
+    assert started[1:8] == ["--kill-on-bad-exit=0", "--wait=60", str(SCRIPTS / "rank.sh"), *program]
+    same = run(cluster, "bash", str(SCRIPTS / "train.sbatch"), "t2t", *given, **slurm)
+    assert same.returncode == status and asked(cluster) == [started, started]
     added = {"train.num_processes=8", "train.resume=auto", "train.slurm_requeue=true"}
     assert {"data.train=DATA/train.jsonl", "output_dir=OUT", "train.seed=3", *added} <= set(started)
     refused = run(cluster, *command, **slurm, PARALLEL="magic")
-    assert refused.returncode == 2 and "write ddp or fsdp2" in refused.stderr
+    assert refused.returncode == 2 and "write ddp, fsdp2, zero2 or zero3" in refused.stderr
 
 
 def test_a_process_learns_its_place(cluster: dict[str, str]) -> None:
@@ -100,6 +120,28 @@ def test_a_process_learns_its_place(cluster: dict[str, str]) -> None:
     assert json.loads(gpus.stdout) == ["5", "8", "1", "4", None]
     cpus = run(cluster, *command, **place, GPUS_PER_NODE="0")
     assert json.loads(cpus.stdout) == ["5", "8", "1", "4", "true"]
+    zero = run(cluster, *command, **place, GPUS_PER_NODE="0", DS_ACCELERATOR="cpu")
+    assert json.loads(zero.stdout) == ["5", "8", "1", "4", None]
+
+
+@pytest.mark.parametrize("stage", ["2", "3"])
+def test_a_training_under_zero_says_so_to_its_processes(
+    stage: str, cluster: dict[str, str], tmp_path: Path
+) -> None:
+    srun = tmp_path / "bin" / "srun"
+    srun.write_text(f"#!/bin/bash\nenv > {tmp_path / 'environment'}\n")
+    srun.chmod(0o755)
+    slurm = {"SLURM_FILES": str(SCRIPTS), "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "node[1-2]"}
+    given = ("t2t", "t2t_tiny", "DATA", "OUT")
+    for gpus, accelerator in (("4", None), ("0", "cpu")):
+        more = {"SLURM_NTASKS": "8", "PARALLEL": f"zero{stage}", "GPUS_PER_NODE": gpus}
+        done = run(cluster, "bash", str(SCRIPTS / "train.sbatch"), *given, **slurm, **more)
+        assert done.returncode == 0, done.stderr
+        lines = (tmp_path / "environment").read_text().splitlines()
+        said = dict(line.partition("=")[::2] for line in lines)
+        assert said["ACCELERATE_USE_DEEPSPEED"] == "true"
+        assert said["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == stage
+        assert said.get("DS_ACCELERATOR") == accelerator
 
 
 def test_an_array_has_a_task_for_each_entry(cluster: dict[str, str], tmp_path: Path) -> None:
@@ -116,9 +158,61 @@ def test_an_array_has_a_task_for_each_entry(cluster: dict[str, str], tmp_path: P
     for builder in ("build_subq", "build_triples", "build_conditions"):
         assert (ROOT / "data_gen" / f"{builder}.py").is_file()
     beyond = run(cluster, *command, **environment, SLURM_ARRAY_TASK_ID="7")
-    assert beyond.returncode != 0 and "BUILDERS has 3 entries" in beyond.stderr
+    assert beyond.returncode != 0 and "BUILDERS in settings.sh has 3 entries" in beyond.stderr
+    parted = {**environment, "SHARDS": "4", "DATA_OPTIONS": "--seed 7"}
+    done = run(cluster, *command, **parted, SLURM_ARRAY_TASK_ID="6")
+    out = f"{cluster['WORK']}/data/shards/build_triples/3-of-4"
+    given = ["--seed", "7", *sources, "--shard", "3/4", "--out", out]
+    assert done.stdout.strip().split("|") == ["data_gen/build_triples.py", *given]
+    beyond = run(cluster, *command, **parted, SLURM_ARRAY_TASK_ID="12")
+    assert (
+        beyond.returncode != 0
+        and "BUILDERS in settings.sh has 3 entries, 4 task(s) each" in beyond.stderr
+    )
     nothing = run(cluster, *command, **{**environment, "SOURCES": ""}, SLURM_ARRAY_TASK_ID="0")
     assert nothing.returncode == 2 and "set SOURCES" in nothing.stderr
+
+
+def test_an_evaluation_is_one_task_a_loop_or_several(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    shown = tmp_path / "bin" / "python"
+    shown.write_text('#!/bin/bash\nIFS="|"; echo "$*"\n')
+    shown.chmod(0o755)
+    environment = {"SLURM_FILES": str(SCRIPTS), "QUESTIONS": "q.jsonl", "PYTHON": str(shown)}
+    environment |= {"LOOPS": "single ras", "EVALUATE_OPTIONS": "--limit 9"}
+    results = Path(cluster["WORK"]) / "results"
+
+    def shows(script: str, **more: str) -> list[list[str]]:
+        done = run(cluster, "bash", str(SCRIPTS / script), **environment, **more)
+        assert done.returncode == 0, done.stderr
+        return [line.split("|") for line in done.stdout.splitlines()]
+
+    loop = ["inference/evaluate.py", "--limit", "9", "--loop", "ras", "--dataset", "q.jsonl"]
+    assert shows("evaluate.sbatch", SLURM_ARRAY_TASK_ID="1") == [
+        [*loop, "--out", str(results / "ras")]
+    ]
+    parted = {"QUESTION_SHARDS": "2"}
+    part = results / "ras" / "shards" / "2-of-2"
+    [asked_for] = shows("evaluate.sbatch", **parted, SLURM_ARRAY_TASK_ID="3")
+    assert asked_for == [*loop, "--shard", "2/2", "--out", str(part)]
+    part.mkdir(parents=True)
+    [asked_for] = shows("evaluate.sbatch", **parted, SLURM_ARRAY_TASK_ID="3")
+    assert asked_for == [*loop, "--shard", "2/2", "--resume", "--out", str(part)]
+    (part / "shard.json").touch()
+    assert shows("evaluate.sbatch", **parted, SLURM_ARRAY_TASK_ID="3") == [[f"{part} is finished"]]
+    joined = ["slurm/merge_results.py", "--out", str(results / "results.json")]
+    joined += [str(results / "single"), str(results / "ras")]
+    assert shows("merge.sbatch") == [joined]
+    merges = [
+        [
+            "inference/merge_evaluation.py",
+            *(str(results / name / "shards" / f"{number}-of-2") for number in (1, 2)),
+            *("--out", str(results / name)),
+        ]
+        for name in ("single", "ras")
+    ]
+    assert shows("merge.sbatch", **parted) == [*merges, joined]
 
 
 def test_results_are_merged_or_the_missing_one_is_named(

@@ -82,10 +82,14 @@ def test_launch_configuration_is_read_by_accelerate(path: Path) -> None:
     assert f"configs/accelerate/{path.name}" in path.read_text()
     launched = load_config_from_file(str(path))
     assert launched.mixed_precision == "no"
-    is_cpu = path.stem.startswith("cpu_")
+    # To accelerate, DeepSpeed never runs on a CPU.
+    is_cpu = path.stem.startswith("cpu_") and "zero" not in path.stem
     assert launched.use_cpu == is_cpu and (launched.num_processes > 1) == ("one" not in path.stem)
     if "fsdp2" in path.stem:
         assert launched.fsdp_config["fsdp_version"] == 2
+    if "zero" in path.stem:
+        assert launched.deepspeed_config["zero_stage"] == int(path.stem[-1])
+        assert not re.findall(r"^ *\w+:(?!.*  # ).*$", path.read_text(), re.MULTILINE)
     for recipe in re.findall(r"--config (configs/\w+\.yaml)", header):
         assert (path.parents[2] / recipe).is_file()
 

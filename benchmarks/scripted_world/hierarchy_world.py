@@ -4,6 +4,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks.scripted_world.gold_world import GoldWorld
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
+from benchmarks.scripted_world.world_model import WorldModel, value_of
 from data_gen.world.passages import write_passages
 from data_gen.world.population import build_population
 from inference.hierarchy.build import Chunking, extract_waiting, register
@@ -17,9 +20,6 @@ from models.formats.topic_choice import ChoiceLevel, format_choice
 from models.formats.topic_selector import Topic
 from models.formats.topic_triplets import TopicTriplet, format_topic_triplets
 from models.sentence_encoder import SentenceEncoder
-from tests.inference.gold_world import GoldWorld
-from tests.inference.scripted_engine import ScriptedEngine
-from tests.inference.world_model import WorldModel, value_of
 
 VALUE = Topic("Measures", "Value")
 

@@ -27,6 +27,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection
 
+from benchmarks.scripted_world.gold_world import GoldWorld, answer_from, fill, steps_of
+from benchmarks.scripted_world.output_errors import Spoiler
+from benchmarks.scripted_world.scripted_engine import prompt_text
 from inference.engines.contract import Request
 from models.formats.claims import anchor, claim
 from models.formats.clues import format_clues, parse_clues
@@ -45,9 +48,6 @@ from models.formats.records import QuestionRecord
 from models.formats.resolver import NOTHING, format_resolution
 from models.formats.topic_selector import Topic, format_topic
 from models.formats.triples import Triple, format_triples
-from tests.inference.gold_world import GoldWorld, answer_from, fill, steps_of
-from tests.inference.output_errors import Spoiler
-from tests.inference.scripted_engine import prompt_text
 
 UNKNOWN = "unknown"
 Writer = Callable[[str], str]
@@ -113,14 +113,20 @@ class WorldModel:
         return self.by_last_line.get(last, self.answer)
 
     def plan(self, prompt: str) -> str:
-        """The sub-question of the first fact that is not known yet (RAS eq. 2)."""
+        """The sub-question of the first fact that is not known yet (RAS eq. 2).
+
+        One that was asked in vain is asked in other words: the fact as an open triplet's.
+        """
         record = self.record(prompt)
         if record is None or not record.evidences:
             return PlanAction.NO_RETRIEVAL
-        asked = unanswered(record, self.world.stated(prompt))
-        return format_plan(
-            Plan(PlanAction.SUBQ, asked[0]) if asked else Plan(PlanAction.SUFFICIENT)
-        )
+        facts = self.world.stated(prompt)
+        asked = unanswered(record, facts)
+        if not asked:
+            return format_plan(Plan(PlanAction.SUFFICIENT))
+        if f"[SUBQ] {asked[0]}" in prompt.splitlines():
+            asked = [clue.proposition for clue in missing(record, facts)] or asked
+        return format_plan(Plan(PlanAction.SUBQ, asked[0]))
 
     def answer(self, prompt: str) -> str:
         """The answer that follows from the facts in the prompt."""

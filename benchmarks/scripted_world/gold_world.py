@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.scripted_world.world_solver import Solver
 from data_gen.build_world import build_world
 from data_gen.query_steps import NoQueryTripletsError, QueryStep, query_steps
 from data_gen.splits import SPLITS
@@ -20,7 +21,6 @@ from models.formats.query_triplets import QueryTriplet, is_placeholder, parse_qu
 from models.formats.records import DecompositionStep, QuestionRecord, TriplesSample, read_records
 from models.formats.topic_selector import Topic
 from models.formats.triples import Triple, parse_triples
-from tests.data_gen.world_solver import Solver
 
 # "Passage:", "[1]", "2.", "Resolved clue 3:" or a bullet before what a line tells.
 _LABEL = re.compile(r"\s*(?:[-*•]|[\[(]?\d+[\]).:]+|[A-Z][A-Za-z -]{0,30}\d*:)\s+")

@@ -1,12 +1,12 @@
 """What the perfect model writes for Trig-Nav's prompted steps: what it knows, what is missing."""
 
+from benchmarks.scripted_world.gold_world import fits
+from benchmarks.scripted_world.world_model import WorldModel, missing, value_of
 from inference.loops.triple_chains import segment_question, segments
 from models.formats.gap_judge import ENOUGH
 from models.formats.query_triplets import QueryTriplet, format_query_triplets
 from models.formats.records import QuestionRecord
 from models.formats.resolver import NOTHING
-from tests.inference.gold_world import fits
-from tests.inference.world_model import WorldModel, missing, value_of
 
 
 class SubQuestionWriters:

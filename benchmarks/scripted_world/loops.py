@@ -1,0 +1,135 @@
+"""The five systems' loops over a world whose indexes one scripted model wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.scripted_world.gold_world import GoldWorld
+from benchmarks.scripted_world.hierarchy_world import TopicWriters, build_index
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
+from benchmarks.scripted_world.trig_nav_world import SubQuestionWriters
+from benchmarks.scripted_world.world_model import WorldModel
+from inference.components import prompted_triples_request
+from inference.engines.contract import Request
+from inference.extraction import TripleExtractor
+from inference.hierarchy.extraction import PromptedChunkExtractor
+from inference.hierarchy.index import HierarchyIndex
+from inference.hierarchy.kinds import KindTopics
+from inference.knowledge_base.output_log import Output
+from inference.knowledge_base.store import KnowledgeBase, extend
+from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings
+from inference.loops.graph_reader import GraphReader, chat_input
+from inference.loops.loop import Loop
+from inference.loops.model_steps import ModelSteps
+from inference.loops.ras import RasLoop, RasSettings
+from inference.loops.t2rag import T2RagLoop, T2RagSettings
+from inference.loops.t2rag_steps import Decomposer, PromptedResolver
+from inference.loops.th_rag import ThRagLoop, ThRagSettings
+from inference.loops.tri_rag import TriRagLoop, TriRagSettings
+from inference.loops.trig_nav import TrigNavLoop, TrigNavSettings
+from inference.propositions.index import PropositionIndex
+from inference.propositions.parts import Document
+from inference.propositions.search import PropositionSearch
+from inference.retrieval.bm25 import Bm25Retriever
+from inference.retrieval.passages import Passage
+from inference.triple_cache import TripleCache, passage_key
+from models.formats.prompts import conditions_prompt, passage_text
+from models.sentence_encoder import SentenceEncoder
+
+LOOPS = ("ras", "tri_rag", "t2rag", "th_rag", "trig_nav")
+TITLE_WEIGHT = 5
+"""As the loops' commands count a title."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How each loop runs: as in its paper, but for what a question of four hops asks of it.
+
+    RAS finds five passages by BM25, as in its paper for 2WikiMultihopQA. T²RAG has four rounds
+    (paper: three). Tri-RAG asks for the next condition up to five times (Algorithm 2 retrieves
+    once). TH-RAG's model chooses as few as it wants of a world's nine topics.
+    """
+
+    ras: RasSettings = field(default_factory=lambda: RasSettings(top_k=5))
+    tri_rag: TriRagSettings = field(default_factory=lambda: TriRagSettings(max_rounds=5))
+    t2rag: T2RagSettings = field(default_factory=lambda: T2RagSettings(max_rounds=4))
+    th_rag: ThRagSettings = field(
+        default_factory=lambda: ThRagSettings(topics=(1, 6), subtopics=(1, 3))
+    )
+    trig_nav: TrigNavSettings = field(default_factory=TrigNavSettings)
+
+
+class WorldLoops:
+    """Indexes of a world and the loops over them; every model call goes to one scripted model."""
+
+    def __init__(
+        self, world: GoldWorld, topics: TopicWriters, model: WorldModel, encoder: SentenceEncoder
+    ) -> None:
+        """topics: of the world's folder, see `TopicWriters`."""
+        self.world = world
+        self.encoder = encoder
+        SubQuestionWriters(topics.attach(model))
+        self.engine = ScriptedEngine(model)
+        self.cache = TripleCache(None, "scripted")
+        self.extractor = TripleExtractor(self.engine, prompted_triples_request, self.cache)
+        self.retriever = Bm25Retriever(world.passages, TITLE_WEIGHT)
+
+    async def triples(self) -> list[Document]:
+        """Every passage's triples; they are in the cache from then on."""
+        found = await self.extractor.extract(self.world.passages)
+        both = zip(self.world.passages, found, strict=True)
+        return [Document(p.id, passage_key(p), tuple(triples)) for p, triples in both]
+
+    async def open(self, name: str, settings: Settings, folder: Path) -> Loop:
+        """A loop with what it searches, built by the model.
+
+        folder: for a hierarchy, one that does not exist yet. Raises KnowledgeBaseError where the
+        model wrote nothing that can be used.
+        """
+        if name == "tri_rag":
+            return await self.tri_rag(settings.tri_rag)
+        if name == "th_rag":
+            return self.th_rag(await self.hierarchy(folder), settings.th_rag)
+        documents = await self.triples()
+        if name == "t2rag":
+            return await self.t2rag(documents, settings.t2rag)
+        reader = GraphReader(self.engine, chat_input)
+        if name == "ras":
+            return RasLoop(reader, self.retriever, self.extractor, settings.ras)
+        gatherer = EvidenceGatherer(
+            self.retriever, self.extractor, self.encoder, EvidenceSettings()
+        )
+        return TrigNavLoop(ModelSteps(self.engine), gatherer, settings.trig_nav)
+
+    async def tri_rag(self, settings: TriRagSettings) -> TriRagLoop:
+        """Over a knowledge base; the planner asks hop by hop where there are rounds."""
+        outputs = [await self._conditions(passage) for passage in self.world.passages]
+        base: KnowledgeBase = await asyncio.to_thread(extend, None, outputs, self.encoder)
+        reader = GraphReader(self.engine, chat_input)
+        by_id = {passage.id: passage for passage in self.world.passages}
+        return TriRagLoop(self.engine, base, settings, reader, by_id.__getitem__)
+
+    async def _conditions(self, passage: Passage) -> Output:
+        prompt = conditions_prompt(passage_text(passage.title, passage.text), few_shot=True)
+        [done] = await self.engine.generate([Request(prompt=prompt)])
+        return Output(passage.id, passage.title, passage.text, done.text, was_cut=False)
+
+    async def t2rag(self, documents: list[Document], settings: T2RagSettings) -> T2RagLoop:
+        """Over the propositions of these documents."""
+        index = PropositionIndex(self.encoder)
+        await asyncio.to_thread(index.add, documents)
+        by_id = {passage.id: passage for passage in self.world.passages}
+        search = PropositionSearch(index, by_id)
+        resolver = PromptedResolver(self.engine)
+        return T2RagLoop(self.engine, Decomposer(self.engine), resolver, search, settings)
+
+    async def hierarchy(self, folder: Path) -> HierarchyIndex:
+        """TH-RAG's, with the model's own topics."""
+        extractor = PromptedChunkExtractor(self.engine, KindTopics(self.encoder))
+        return await build_index(folder, self.world.passages, extractor, self.encoder)
+
+    def th_rag(self, index: HierarchyIndex, settings: ThRagSettings) -> ThRagLoop:
+        """Over a hierarchy."""
+        return ThRagLoop(ModelSteps(self.engine), index, settings)

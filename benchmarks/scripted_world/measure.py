@@ -1,0 +1,180 @@
+"""One loop over a world's questions with a scripted model, and what came of it."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks.scripted_world.algorithm import calls_of, rounds_fit
+from benchmarks.scripted_world.gold_world import GoldWorld
+from benchmarks.scripted_world.hierarchy_world import TopicWriters
+from benchmarks.scripted_world.loops import Settings, WorldLoops
+from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
+from evaluation.answers import exact_match
+from evaluation.significance import bootstrap_interval
+from inference.engines.contract import Request
+from inference.loops.loop import Loop
+from inference.loops.th_rag import ThRagLoop
+from inference.loops.trace import Trace
+from inference.run_questions import run_questions
+from models.formats.evidence_answer import INSUFFICIENT
+from models.formats.prompts import passage_text
+from models.formats.records import QuestionRecord
+from models.sentence_encoder import SentenceEncoder
+
+OUTCOMES = ("right", "declined", "last output spoiled", "wrong")
+DECLINED = {"", UNKNOWN.casefold(), INSUFFICIENT.casefold()}
+CONCURRENCY = 60
+# Whether the newest output for the question that is being answered was spoiled.
+_newest_spoiled: ContextVar[list[bool]] = ContextVar("newest_spoiled")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question, its trace, and how it ended (one of `OUTCOMES`)."""
+
+    record: QuestionRecord
+    trace: Trace
+    outcome: str
+    in_reach: bool
+
+    @property
+    def right(self) -> bool:
+        """Whether the answer is an exact match."""
+        return self.outcome == "right"
+
+
+class _Noting:
+    """A loop that notes for each question whether the last output was spoiled: such an answer is
+    the model's error and not the loop's."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.last: dict[str, bool] = {}
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        newest = [False]
+        _newest_spoiled.set(newest)
+        trace = await self.loop.answer(record)
+        self.last[record.id] = newest[0]
+        return trace
+
+
+class _NotedModel(WorldModel):
+    """Tells the question that is being answered whether its newest output was spoiled."""
+
+    def __call__(self, request: Request) -> str:
+        before = self.spoiled.total()
+        text = super().__call__(request)
+        _newest_spoiled.get([False])[0] = self.spoiled.total() > before
+        return text
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The world that is asked about, by whom it is known, and how often the model errs."""
+
+    world: GoldWorld
+    topics: TopicWriters
+    encoder: SentenceEncoder
+    questions: Sequence[QuestionRecord]
+    error_rate: float = 0.0
+    seed: int = 0
+
+
+async def answer_all(
+    name: str, settings: Settings, given: Conditions
+) -> tuple[list[Answered], dict[str, Any]]:
+    """Index the world and answer its questions; also what `summarise` cannot see in the answers.
+
+    The same model indexes and answers, so its errors are in the index too.
+    """
+    model = _NotedModel(given.world, given.error_rate, given.seed)
+    loops = WorldLoops(given.world, given.topics, model, given.encoder)
+    with tempfile.TemporaryDirectory() as folder:
+        loop = await loops.open(name, settings, Path(folder) / "hierarchy")
+        indexing = len(loops.engine.requests)
+        started = time.perf_counter()
+        noting = _Noting(loop)
+        traces = await run_questions(noting, given.questions, CONCURRENCY)
+        seconds = time.perf_counter() - started
+    done = [
+        Answered(
+            record,
+            trace,
+            _outcome(record, trace, noting.last),
+            _in_reach(name, given, record, trace),
+        )
+        for record, trace in zip(given.questions, traces, strict=True)
+    ]
+    found: dict[str, Any] = {"indexing_calls": indexing, "seconds": seconds}
+    if not given.error_rate:
+        rule = calls_of(name, settings, loop.index.graph if isinstance(loop, ThRagLoop) else None)
+        calls = [rule(trace) == trace.bill.llm_calls for trace in traces]
+        rounds = [rounds_fit(name, item.record, item.trace) for item in done]
+        found |= {"calls_as_algorithm": mean(calls), "rounds_as_algorithm": mean(rounds)}
+    return done, found
+
+
+def _outcome(record: QuestionRecord, trace: Trace, last: dict[str, bool]) -> str:
+    if exact_match(trace.answer, record.answers):
+        return "right"
+    if last.get(record.id):
+        return "last output spoiled"
+    return "declined" if trace.answer.casefold() in DECLINED else "wrong"
+
+
+def _in_reach(name: str, given: Conditions, record: QuestionRecord, trace: Trace) -> bool:
+    """Whether the method can answer this question at all, with a model that never errs.
+
+    Tri-RAG searches conditions, which name what a claim is about: a question for the subject of
+    given objects (an intersection) has no condition to look for, and can be answered only where its
+    facts come by chance. TH-RAG searches once, so all facts must be in the evidence: on a
+    sentence's edges or in one of the K_2 passages.
+    """
+    if name == "tri_rag":
+        return record.type != "intersection" or set(record.evidences) <= set(trace.graph)
+    if name == "th_rag":
+        around = trace.steps[0].passages[:5] if trace.steps else []
+        told = {f for p in around for f in given.world.facts[passage_text(p.title, p.text)]}
+        return set(record.evidences) <= told | set(trace.graph)
+    return True
+
+
+def summarise(done: Sequence[Answered]) -> dict[str, Any]:
+    """Figures of the answers: EM with its interval, outcomes, calls and rounds, all by hops too."""
+    outcomes = Counter(item.outcome for item in done)
+    reached = [item.right for item in done if item.in_reach]
+    return {
+        "n": len(done),
+        "em": asdict(bootstrap_interval([float(item.right) for item in done])),
+        "in_reach": mean(item.in_reach for item in done),
+        "em_in_reach": mean(reached) if reached else None,
+        **{f"{name.replace(' ', '_')}_share": outcomes[name] / len(done) for name in OUTCOMES},
+        "exceptions": sum(item.trace.error is not None for item in done),
+        "llm_calls": mean(item.trace.bill.llm_calls for item in done),
+        "rounds": mean(len(item.trace.steps) for item in done),
+        "by_hops": {str(hops): _of_hops(done, hops) for hops in _hops(done)},
+    }
+
+
+def _hops(done: Sequence[Answered]) -> list[int]:
+    return sorted({len(item.record.evidences) for item in done})
+
+
+def _of_hops(done: Sequence[Answered], hops: int) -> dict[str, Any]:
+    mine = [item for item in done if len(item.record.evidences) == hops]
+    return {
+        "n": len(mine),
+        "em": mean(item.right for item in mine),
+        "in_reach": mean(item.in_reach for item in mine),
+        "llm_calls": mean(item.trace.bill.llm_calls for item in mine),
+        "rounds": mean(len(item.trace.steps) for item in mine),
+    }

@@ -1,0 +1,191 @@
+"""What `inference/evaluate.py` wrote about a run, read for a comparison."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TRACES_FILE = "traces.jsonl"
+RESULTS_FILE = "results.json"
+PROGRESS_FILE = "progress.jsonl"
+METRICS = ("em", "f1")
+_SHOWN = 3
+
+
+class TraceError(ValueError):
+    """Runs that cannot be read or compared; the message says where and what to do."""
+
+
+@dataclass(frozen=True)
+class TraceScores:
+    """What a comparison needs of one question's trace.
+
+    seconds: of all its stages, waiting for the engine included. Costs and recall are None in traces
+    that do not tell them.
+    """
+
+    id: str
+    em: float
+    f1: float
+    failed: bool
+    answers: tuple[str, ...] = ()
+    llm_calls: int | None = None
+    weighted_tokens: int | None = None
+    recall: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One evaluation: what it is called in tables, its data set, its traces and results."""
+
+    label: str
+    folder: Path
+    dataset: str
+    scores: Mapping[str, TraceScores]
+    results: Mapping[str, Any]
+
+    def values(self, name: str) -> list[float]:
+        """A figure of every question that has it, in the questions' order."""
+        found = (getattr(score, name) for score in self.scores.values())
+        return [float(value) for value in found if value is not None]
+
+    @property
+    def failed(self) -> int:
+        """Questions that ended in an error."""
+        return sum(score.failed for score in self.scores.values())
+
+
+def read_run(text: str) -> Run:
+    """A run from `FOLDER` or `LABEL=FOLDER`; the label is the loop's name where none is given.
+
+    Raises TraceError where the folder is none of a finished evaluation or cannot be read.
+    """
+    label, _, path = text.rpartition("=") if not Path(text).exists() else ("", "", text)
+    folder = Path(path)
+    if folder.name == TRACES_FILE:
+        folder = folder.parent
+    if not folder.is_dir():
+        raise TraceError(f"{folder}: no such folder; give one that inference/evaluate.py wrote")
+    if (folder / PROGRESS_FILE).is_file():
+        raise TraceError(
+            f"{folder}: not finished, it holds {PROGRESS_FILE}; go on with the same command of "
+            "inference/evaluate.py and --resume"
+        )
+    results = _read_results(folder / RESULTS_FILE)
+    scores = read_scores(folder)
+    if results.get("n") != len(scores):
+        raise TraceError(
+            f"{folder}: {RESULTS_FILE} tells of {results.get('n')} questions and {TRACES_FILE} "
+            f"holds {len(scores)}; evaluate again with --resume"
+        )
+    return Run(label or results["loop"], folder, results["dataset"], scores, results)
+
+
+def _read_results(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise TraceError(
+            f"{file}: no such file, so the run is not finished; run inference/evaluate.py, with "
+            "--resume where it was interrupted"
+        )
+    try:
+        results = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise TraceError(f"{file}: not JSON ({error}); evaluate again with --resume") from error
+    for name in ("loop", "dataset"):
+        if not isinstance(results, dict) or not isinstance(results.get(name), str):
+            raise TraceError(f"{file}: field {name!r}: must be a text; evaluate again")
+    return dict(results)
+
+
+def read_scores(folder: Path) -> dict[str, TraceScores]:
+    """The scores of a results folder's traces, by question id, in order.
+
+    Raises TraceError for a missing, empty or malformed file and for an id that occurs twice.
+    """
+    file = folder / TRACES_FILE
+    if not file.is_file():
+        raise TraceError(f"{file}: no such file; give a folder that inference/evaluate.py wrote")
+    scores: dict[str, TraceScores] = {}
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            record = _parse_line(line, f"{file}:{number}")
+            if record.id in scores:
+                raise TraceError(f"{file}:{number}: field 'id': {record.id!r} occurs twice")
+            scores[record.id] = record
+    if not scores:
+        raise TraceError(f"{file}: holds no traces; evaluate again")
+    return scores
+
+
+def _parse_line(line: bytes, where: str) -> TraceScores:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise TraceError(f"{where}: not JSON ({error}); was the run cut off?") from error
+    if not isinstance(record, dict):
+        raise TraceError(f"{where}: not a JSON object; evaluate again")
+    question = record.get("id")
+    if not isinstance(question, str) or not question:
+        raise TraceError(f"{where}: field 'id': must be a text that names the question")
+    em, f1 = (_score(record, metric, where) for metric in METRICS)
+    bill = record.get("bill") or {}
+    seconds = bill.get("seconds")
+    return TraceScores(
+        question,
+        em,
+        f1,
+        record.get("error") is not None,
+        tuple(map(str, record.get("answers") or ())),
+        bill.get("llm_calls"),
+        bill.get("weighted_tokens"),
+        None if record.get("recall") is None else _score(record, "recall", where),
+        None if seconds is None else float(sum(seconds.values())),
+    )
+
+
+def _score(record: Mapping[str, Any], metric: str, where: str) -> float:
+    value = record.get(metric)
+    if not isinstance(value, int | float) or not math.isfinite(value) or not 0 <= value <= 1:
+        raise TraceError(f"{where}: field '{metric}': must be a number from 0 to 1, not {value!r}")
+    return float(value)
+
+
+def check_alike(runs: Sequence[Run]) -> None:
+    """Refuse runs over one data set that cannot be set side by side.
+
+    Raises TraceError for two of one label, other questions, or other gold answers to one question.
+    """
+    first = runs[0]
+    for place, run in enumerate(runs[1:], start=1):
+        if run.label in {other.label for other in runs[:place]}:
+            raise TraceError(
+                f"two runs over {run.dataset} are called {run.label!r}; name one of them by "
+                f"LABEL={run.folder}"
+            )
+        _check_questions(first, run)
+        for question, score in run.scores.items():
+            if score.answers != first.scores[question].answers:
+                raise TraceError(
+                    f"question {question!r} of {run.dataset} has the gold answers "
+                    f"{list(first.scores[question].answers)} in {first.folder} and "
+                    f"{list(score.answers)} in {run.folder}; evaluate both on the same file"
+                )
+
+
+def _check_questions(first: Run, second: Run) -> None:
+    parts = [
+        f"{len(ids)} only in {run.folder} ({', '.join(ids[:_SHOWN])}"
+        f"{', ...' if len(ids) > _SHOWN else ''})"
+        for run, other in ((first, second), (second, first))
+        if (ids := [question for question in run.scores if question not in other.scores])
+    ]
+    if parts:
+        raise TraceError(
+            f"the runs answered different questions of {first.dataset}: {'; '.join(parts)}. "
+            "Evaluate both on the same data set and --limit"
+        )

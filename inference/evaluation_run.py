@@ -1,0 +1,169 @@
+"""One evaluation: a loop over a data set, every answer on disk as it comes."""
+
+import itertools
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from evaluation.shards import WHOLE, Shard
+from inference.engines.contract import Engine
+from inference.evaluation_log import RESULTS_FILE, EvaluationLog, EvaluationLogError
+from inference.evaluation_shards import shard_card
+from inference.gold import GoldPassages
+from inference.indexing_cost import read_cost
+from inference.loop_groups import OWN_OPTIONS, T2RAG, TH_RAG, helpers_of
+from inference.loop_options import LOOPS_OVER_CORPUS, LOOPS_OVER_TRIPLES, LoopOptions
+from inference.loops.trace import Trace
+from inference.open_loop import open_loop
+from inference.retrieval.passages import Passage, load_corpus
+from inference.run_questions import run_questions
+from inference.scored_traces import scored_trace, summarise
+from models.checkpoint import component_fingerprint
+from models.formats.fields import RecordError
+from models.formats.records import QuestionRecord, read_records
+
+# Which folder a loop answers from; building it is its cost of indexing.
+_INDEXES = {"tri_rag": "kb", T2RAG: "propositions", TH_RAG: "hierarchy"}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is evaluated, and where its answers go; see evaluate.py's options."""
+
+    options: LoopOptions
+    dataset: Path
+    corpus: Path | None
+    out: Path
+    concurrency: int = 16
+    limit: int | None = None
+    resume: bool = False
+    shard: Shard | None = None
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Scored traces in the order of the questions, and what they came to; a shard's card."""
+
+    rows: list[dict[str, Any]]
+    results: dict[str, Any]
+
+
+async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -> Evaluated:
+    """Answer what is missing and write traces and results.
+
+    An evaluation that is whole is left as it is. shared: an engine of `engine_of` to run on, which
+    stays open.
+
+    Raises EvaluationLogError, RecordError and what `open_loop` raises.
+    """
+    start = time.perf_counter()
+    options, part = evaluation.options, evaluation.shard
+    records = read_questions(evaluation.dataset, evaluation.limit)
+    own = [record for record in records if (part or WHOLE).owns(record.id)]
+    # Fails now, and not after the last question, where nothing can be written.
+    settings = settings_of(options, evaluation.dataset, part)
+    log = EvaluationLog(evaluation.out, settings, evaluation.resume)
+    missing = [record for record in own if record.id not in log.rows]
+    if not missing and (stored := _stored_results(evaluation.out, len(own))) is not None:
+        return Evaluated([log.rows[record.id] for record in own], stored)
+    if missing:
+        in_corpus = options.loop in LOOPS_OVER_CORPUS and evaluation.corpus is not None
+        corpus = load_corpus(evaluation.corpus) if in_corpus and evaluation.corpus else []
+        await _answer(evaluation, missing, len(own), corpus, log, shared)
+    rows, seconds = [log.rows[record.id] for record in own], time.perf_counter() - start
+    if part:
+        results = shard_card(part, records, rows, seconds)
+    else:
+        results = results_of(settings, rows, seconds)
+    log.finish(rows, results, part=bool(part))
+    return Evaluated(rows, results)
+
+
+def results_of(
+    settings: Mapping[str, Any], rows: Sequence[dict[str, Any]], seconds: float
+) -> dict[str, Any]:
+    """What `results.json` says of a whole evaluation. settings: of `settings_of`."""
+    results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
+    index = _INDEXES.get(settings["loop"])
+    results["indexing"] = read_cost(Path(settings[index])) if index else None
+    return results
+
+
+def _stored_results(folder: Path, count: int) -> dict[str, Any] | None:
+    """The results of a run that is whole, so that its seconds are not those of doing nothing."""
+    path = folder / RESULTS_FILE
+    if not path.is_file():
+        return None
+    stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return stored if stored["n"] == count and not stored["errors"] else None
+
+
+async def _answer(
+    evaluation: Evaluation,
+    missing: Sequence[QuestionRecord],
+    total: int,
+    corpus: Sequence[Passage],
+    log: EvaluationLog,
+    shared: Engine | None,
+) -> None:
+    """Answer what the log does not know yet, and put every answer into it as it comes."""
+    options = evaluation.options
+    opened = open_loop(options, corpus, shared)
+    gold = GoldPassages(opened.documents) if opened.documents else None
+    try:
+        with tqdm(
+            total=total, initial=total - len(missing), desc=options.loop, unit=" questions"
+        ) as progress:
+
+            def keep(record: QuestionRecord, trace: Trace) -> None:
+                log.append(scored_trace(record, trace, gold))
+                progress.update()
+
+            await run_questions(opened.loop, missing, evaluation.concurrency, keep)
+    finally:
+        await opened.close()
+
+
+def read_questions(path: Path, limit: int | None) -> list[QuestionRecord]:
+    """The first `limit` questions.
+
+    Raises:
+        RecordError: a question that cannot be read, or two with one id.
+        EvaluationLogError: there is none.
+    """
+    records = list(itertools.islice(read_records(path, QuestionRecord), limit))
+    counts = Counter(record.id for record in records)
+    for name, count in counts.items():
+        if count > 1:
+            problem = f"'{name}' stands for {count} questions"
+            raise RecordError(str(path), "id", problem, "Give each question an id of its own")
+    if not records:
+        raise EvaluationLogError(f"{path} holds no question: name a data set with some")
+    return records
+
+
+def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) -> dict[str, Any]:
+    """What decides the answers of a run; where caches and indexes lie does not."""
+    settings = {**asdict(options), "dataset": dataset.name, "shard": part and str(part)}
+    for name in ("cache", "index"):
+        del settings[name]
+    of_engine = ("kind", "dtype", "constrain")
+    settings["engine"] = {name: getattr(options.engine, name) for name in of_engine}
+    used = {"ras": options.uses_ras, "t2t": options.loop in LOOPS_OVER_TRIPLES}
+    used |= dict.fromkeys(helpers_of(options.loop), True)
+    for name, is_used in used.items():
+        folder = settings[name]
+        settings[name] = component_fingerprint(folder) if folder and is_used else None
+    for name in ("kb", "propositions", "hierarchy"):
+        settings[name] = str(settings[name]) if settings[name] else None
+    # Other loops' evaluations that were begun before there were these options can go on.
+    own = OWN_OPTIONS.get(options.loop, ())
+    for name in {name for names in OWN_OPTIONS.values() for name in names}.difference(own):
+        del settings[name]
+    return settings

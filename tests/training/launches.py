@@ -1,0 +1,69 @@
+"""Starting one training as two processes on CPUs, in each form that they can share the work."""
+
+import importlib.util
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.process_runs.forms import DDP, FORMS
+from tests.training.conftest import ROOT
+from tests.training.runs import start
+
+needs_deepspeed = pytest.mark.skipif(
+    importlib.util.find_spec("deepspeed") is None,
+    reason="DeepSpeed is not installed: pip install -e '.[deepspeed]'",
+)
+# Every form as a parameter.
+ALL_FORMS = [
+    pytest.param(form, marks=[needs_deepspeed] if form.startswith("zero") else []) for form in FORMS
+]
+
+
+def launch(script: str, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+    """Start a script twice, as one training on CPUs; in the form of `environment`, else DDP."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(port))
+    return start(script, *arguments, launch=(sys.executable, *command), **(environment or DDP))
+
+
+def in_turn(commands: Sequence[Sequence[str]], form: str) -> str:
+    """Run training commands one after another; returns what they wrote to standard error.
+
+    Args:
+        commands: a script of training/ and its arguments, each.
+        form: of FORMS, as two processes; `one`: as one process.
+    """
+    script = str(ROOT / "tests/training/in_turn.py")
+    given = json.dumps([list(command) for command in commands])
+    process = start(script, given) if form == "one" else launch(script, given, **FORMS[form])
+    output = process.communicate()[1]
+    assert process.returncode == 0, error_of(output)
+    return output
+
+
+def error_of(output: str) -> str:
+    """What a process wrote about its error, without what the launcher says after it."""
+    return output.partition("elastic/multiprocessing")[0][-3000:]
+
+
+def own_folders(parent: Path, name: str, contents: Sequence[str]) -> Path:
+    """A script that runs its arguments in a folder of each process's own, with a file in it."""
+    for rank, content in enumerate(contents):
+        folder = parent / f"node{rank}"
+        folder.mkdir()
+        (folder / name).write_text(content)
+    script = parent / "own_folder.py"
+    script.write_text(
+        "import os, runpy, sys\n"
+        f"os.chdir({str(parent / 'node')!r} + os.environ['RANK'])\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    return script

@@ -1,0 +1,130 @@
+"""A recipe without weights: its parameters, and what one of its micro-batches takes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from models.graph import GraphBatch
+from models.graph_encoder import GraphEncoder
+from training.fit.architectures import backbone_on_meta
+from training.fit.dry_run import DryRun, dry_run
+from training.fit.memory import Parameters, count_parameters
+from training.samples import SampleSet
+from training.settings import T2TSettings
+
+# Tokens of a history that one triple takes, about: two nodes, and an edge in both directions.
+TOKENS_A_TRIPLE = 25
+
+
+@dataclass(frozen=True)
+class Outline:
+    """How a recipe's module is built and its data is read.
+
+    Attributes:
+        build: an untrained module on a backbone, which may lie on the meta device.
+        samples: the training samples, encoded.
+    """
+
+    build: Callable[[Any, PreTrainedModel], nn.Module]
+    samples: Callable[[Any], SampleSet[Any]]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of samples: the longest prompt and label, and of a whole sample in the mean.
+
+    Attributes:
+        samples: how many there are; None where that is not known.
+        source: where the figures come from, in words.
+    """
+
+    prompt: int
+    label: int
+    mean: float
+    samples: int | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What an estimate is made from, whatever the launch."""
+
+    settings: T2TSettings
+    parameters: Parameters
+    base_bytes: int
+    lengths: Lengths
+    run: DryRun
+
+
+def sketch(settings: T2TSettings, outline: Outline, lengths: Lengths) -> Sketch:
+    """Build the recipe's module without weights and run one micro-batch of the longest samples.
+
+    Raises:
+        ConfigError: no configuration of its backbone is here.
+    """
+    model, train = settings.model, settings.train
+    backbone = backbone_on_meta(model.backbone, model.dtype.value, model.revision)
+    base_bytes = sum(p.numel() * p.element_size() for p in backbone.parameters())
+    with torch.device("meta"):
+        module = outline.build(settings, backbone)
+    parameters = count_parameters(module)
+    run = dry_run(
+        module,
+        lambda: inputs(module, train.batch_size, lengths),
+        train.batch_size * lengths.label,
+        train.gradient_checkpointing,
+        train.autocast_bf16,
+    )
+    return Sketch(settings, parameters, base_bytes, lengths, run)
+
+
+def recipe_lengths(settings: T2TSettings, samples: int | None = None) -> Lengths:
+    """The lengths that the recipe allows, for all samples."""
+    prompt, label = settings.model.max_input_tokens, settings.model.max_output_tokens
+    return Lengths(prompt, label, prompt + label, samples, "the recipe's longest, for all samples")
+
+
+def data_lengths(data: SampleSet[Any]) -> Lengths:
+    """The lengths of encoded samples."""
+    return Lengths(
+        prompt=max(sample.length - sample.label_length for sample in data.samples),
+        label=max(sample.label_length for sample in data.samples),
+        mean=sum(data.lengths) / len(data),
+        samples=len(data),
+        source="the data's",
+    )
+
+
+def inputs(module: nn.Module, batch_size: int, lengths: Lengths) -> dict[str, Any]:
+    """A micro-batch of the longest samples, as the module's forward pass takes it."""
+    is_causal = not module.config.is_encoder_decoder  # type: ignore[union-attr]
+    source = lengths.prompt + (lengths.label if is_causal else 0)
+    target = source if is_causal else lengths.label
+    batch: dict[str, Any] = {
+        "input_ids": torch.zeros(batch_size, source, dtype=torch.int64),
+        "attention_mask": None,
+        "labels": torch.zeros(batch_size, target, dtype=torch.int64),
+    }
+    encoder = getattr(module, "graph_encoder", None)
+    if encoder is not None:
+        batch["graph"] = _graphs(encoder, batch_size, lengths.prompt)
+    return batch
+
+
+def _graphs(encoder: GraphEncoder, batch_size: int, prompt_tokens: int) -> GraphBatch:
+    """One sub-graph a sample, of as many triples as fill its prompt."""
+    edges = 2 * batch_size * max(1, prompt_tokens // TOKENS_A_TRIPLE)
+    width = encoder.config.input_dim
+    return GraphBatch(
+        node_features=torch.zeros(edges, width),
+        predicate_features=torch.zeros(edges, width),
+        edge_predicates=torch.zeros(edges, dtype=torch.int64),
+        edge_index=torch.zeros(2, edges, dtype=torch.int64),
+        node_to_subgraph=torch.zeros(edges, dtype=torch.int64),
+        subgraph_to_sample=torch.zeros(batch_size, dtype=torch.int64),
+        batch_size=batch_size,
+    )
