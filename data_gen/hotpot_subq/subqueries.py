@@ -8,11 +8,14 @@ from data_gen.hotpot_subq.prompt_limit import PromptLimit
 from data_gen.hotpot_subq.subquery_checks import checked_subquery
 from data_gen.teacher.calls import Asker, TeacherCall, second_try
 from data_gen.teacher.prompts import SUBQUERY_VERSION, WRITER_VERSION, subquery_prompt
+from evaluation.subqueries import asks_about
 from inference.engines.contract import Request, Sampling
+from models.formats.prompts import passage_text
 from models.formats.records import DecompositionStep, QuestionRecord
 from models.formats.subquery_writer import SubqueryInput, subquery_writer_prompt
 
 STAGE = "subqueries"
+ELSEWHERE = "names nothing of its document"
 _STAND_IN_WORDS = 30
 
 
@@ -45,6 +48,8 @@ class SubqueryWriting:
             subquery, problem = await self._ask(record, call, earlier, asker, notes)
             if problem:
                 return Decision(record, f"sub-query: {problem}", notes=tuple(notes))
+            if not asks_about(subquery, passage_text(*_document(record, index))):
+                notes.append(ELSEWHERE)
             earlier.append(subquery)
             steps.append(DecompositionStep(subquery, "", index))
         if not steps:
@@ -55,8 +60,7 @@ class SubqueryWriting:
     def _call(
         self, record: QuestionRecord, index: int, earlier: tuple[str, ...], notes: list[str]
     ) -> TeacherCall:
-        title, sentences = record.context[index]
-        text = " ".join(s.strip() for s in sentences)
+        title, text = _document(record, index)
         shown = cut_to_tokens(text, self.max_document_tokens, self.limit.count_tokens)
         if shown != text:
             notes.append("documents cut to the token limit")
@@ -91,3 +95,9 @@ class SubqueryWriting:
                 break
             notes.append(f"refused: {problem}")
         return subquery, problem
+
+
+def _document(record: QuestionRecord, index: int) -> tuple[str, str]:
+    """Title and text of a paragraph."""
+    title, sentences = record.context[index]
+    return title, " ".join(sentence.strip() for sentence in sentences)

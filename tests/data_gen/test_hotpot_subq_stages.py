@@ -27,7 +27,7 @@ from data_gen.hotpot_subq.labelling import Labelling
 from data_gen.hotpot_subq.prompt_limit import PromptLimit
 from data_gen.hotpot_subq.question_files import BROKEN, SAME_ID, TEST_QUESTION, QuestionFiles
 from data_gen.hotpot_subq.stage import decide_all
-from data_gen.hotpot_subq.subqueries import SubqueryWriting
+from data_gen.hotpot_subq.subqueries import ELSEWHERE, SubqueryWriting
 from data_gen.hotpot_subq.subquery_checks import (
     CUT,
     EMPTY,
@@ -297,6 +297,8 @@ def test_each_document_gets_a_sub_query_given_those_before() -> None:
     assert "Current Document (Zone):" in first
     assert "Previously generated sub-queries" not in first.rpartition("Main Question")[2]
     assert f"- {DIRECTOR}\n" in second.rpartition("Main Question")[2]
+    assert not decision.notes
+    assert written(ScriptedAsker(DIRECTOR, "Where was Ann Poe born?")).notes == (ELSEWHERE,)
 
 
 def test_a_refused_text_is_asked_for_once_more_then_the_question_is_left_out() -> None:
