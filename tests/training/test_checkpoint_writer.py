@@ -224,6 +224,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_killed_in_the_middle_of_writing_the_checkpoints_before_are_whole(
     triples_file: Path, backbone: Path, tmp_path: Path
 ) -> None:
