@@ -28,7 +28,7 @@ demo: install ## Generate data, train, answer and evaluate on this machine.
 	$(BIN)/python demo/run.py
 
 test: lint ## Check style and types, then run every test.
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --durations=20
 
 lint: install ## Check style and types.
 	$(BIN)/ruff check .

@@ -90,8 +90,8 @@ def results_of(
 ) -> dict[str, Any]:
     """What `results.json` says of a whole evaluation. settings: of `settings_of`."""
     results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
-    index = _INDEXES.get(settings["loop"])
-    results["indexing"] = read_cost(Path(settings[index])) if index else None
+    folder = settings.get(_INDEXES.get(settings["loop"], ""))
+    results["indexing"] = read_cost(Path(folder)) if folder else None
     return results
 
 

@@ -30,7 +30,7 @@ RESULT_FIELDS = {
     "loop", "dataset", "n", "em", "f1", "em_ci95", "f1_ci95", "llm_calls", "input_tokens",
     "output_tokens", "weighted_tokens", "seconds", "errors",
 }  # fmt: skip
-FURTHER_FIELDS = {"retrieval_recall", "stages"}
+FURTHER_FIELDS = {"retrieval_recall", "stages", "indexing"}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 

@@ -77,7 +77,9 @@ def check_sharded(accelerator: Accelerator, model: nn.Module) -> None:
     Raises:
         LaunchError: no parameter is split.
     """
-    if accelerator.distributed_type == DistributedType.FSDP and not is_sharded(model):
+    # On CPUs accelerate forgets the kind while it prepares the model.
+    asked = is_asked(FSDP_ASKED) or accelerator.distributed_type == DistributedType.FSDP
+    if asked and not is_sharded(model):
         raise LaunchError(
             "FSDP was asked for, but no parameter is split over the processes. Use FSDP version 2 "
             "(configs/accelerate/fsdp2.yaml) and more than one process"

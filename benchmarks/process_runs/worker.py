@@ -89,6 +89,8 @@ def measure(config: Path, overrides: list[str]) -> dict[str, Any] | None:
     )
     trainer.remove_callback(PrinterCallback)
     check_launch(args, trainer.accelerator.distributed_type, settings.train.num_processes)
+    # Preparing FSDP on CPUs makes accelerate forget its kind.
+    kind = trainer.accelerator.distributed_type.value
     times = StepTimes()
     trainer.add_callback(times)
     trainer.train()
@@ -97,7 +99,7 @@ def measure(config: Path, overrides: list[str]) -> dict[str, Any] | None:
     if not args.should_save:
         return None
     return {
-        "kind": trainer.accelerator.distributed_type.value,
+        "kind": kind,
         "processes": args.world_size,
         "seconds": times.seconds,
         "tokens": [b - a for a, b in zip([0, *times.tokens], times.tokens, strict=False)],
