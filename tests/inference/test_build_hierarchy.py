@@ -4,8 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from inference.indexing_cost import read_cost
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from models.sentence_encoder import load_sentence_encoder
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
-from tests.run_main import run_main
+from tests.run_main import Run, json_runner
 from tests.tiny import tiny_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +30,6 @@ PASSAGES = [
     PassageRecord("p2", "Ben", "Ben was born in Oslo."),
     PassageRecord("p3", "Eve", "Nobody knows."),
 ]
-Run = Callable[..., dict[str, Any]]
 
 
 def index_model(request: Request) -> str:
@@ -74,14 +71,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.setenv("TRIVIUM_CACHE", str(tmp_path / "cache"))
-    main_of = partial(run_main, monkeypatch)
-
-    def run_command(main: Callable[[], None], *arguments: object) -> dict[str, Any]:
-        main_of(main, "--encoder", "hash", *arguments, "--json")
-        return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
-
-    return run_command
+    return json_runner(monkeypatch, capsys, tmp_path / "cache", "--encoder", "hash")
 
 
 @pytest.fixture

@@ -4,11 +4,8 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,7 +27,7 @@ from models.formats.records import (
 )
 from models.formats.triples import Triple
 from tests.components import chat_backbone, ras_component, t2t_component
-from tests.run_main import run_main
+from tests.run_main import Run, json_runner
 from tests.tiny import tiny_backbone
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +42,6 @@ QUESTIONS = [
     QuestionRecord("b", "Where was Ana Lis born?", "Brill"),
     QuestionRecord("c", "What is Brill?", "a town", context=CONTEXT),
 ]
-Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +68,9 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command in float32 and give the JSON object that it prints last."""
-    monkeypatch.setenv("TRIVIUM_CACHE", str(tmp_path / "cache"))
-    main_of = partial(run_main, monkeypatch)
-
-    def run_command(main: Callable[[], None], *arguments: object) -> dict[str, Any]:
-        main_of(main, *arguments, "--engine", "transformers", "--dtype", "float32", "--json")
-        return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
-
-    return run_command
+    return json_runner(
+        monkeypatch, capsys, tmp_path / "cache", "--engine", "transformers", "--dtype", "float32"
+    )
 
 
 @pytest.mark.slow

@@ -3,8 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from inference.loops.ras import RasLoop
 from inference.loops.trace import Trace
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from tests.components import chat_backbone, ras_component, t2t_component
-from tests.run_main import run_main
+from tests.run_main import Run, json_runner
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOPS = ("none", "single", "ras")
@@ -32,7 +30,6 @@ QUESTIONS = {
               QuestionRecord("b", "Where was Ana Lis born?", "Brill")],
     "towns": [QuestionRecord("a", "What is Brill?", "a town")],
 }  # fmt: skip
-Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +70,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command in this process and give the JSON object that it prints last."""
-    monkeypatch.setenv("TRIVIUM_CACHE", str(tmp_path / "cache"))
-    main_of = partial(run_main, monkeypatch)
-
-    def run_command(main: Callable[[], None], *arguments: object) -> dict[str, Any]:
-        main_of(main, *arguments, "--json")
-        return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
-
-    return run_command
+    return json_runner(monkeypatch, capsys, tmp_path / "cache")
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

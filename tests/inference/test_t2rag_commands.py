@@ -28,11 +28,10 @@ from inference.loop_options import add_loop_arguments, options_from
 from models.formats.records import write_records
 from models.formats.triples import Triple
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
-from tests.run_main import run_main
+from tests.run_main import Run, json_runner
 from tests.tiny import tiny_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
-Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +87,7 @@ def engines(world: GoldWorld, monkeypatch: pytest.MonkeyPatch) -> list[ScriptedE
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.setenv("TRIVIUM_CACHE", str(tmp_path / "cache"))
-    main_of = partial(run_main, monkeypatch)
-
-    def run_command(main: Callable[[], None], *arguments: object) -> dict[str, Any]:
-        main_of(main, *arguments, "--encoder", "hash", "--json")
-        return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
-
-    return run_command
+    return json_runner(monkeypatch, capsys, tmp_path / "cache", "--encoder", "hash")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Request
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from tests.components import chat_backbone, ras_component, tri_rag_component
-from tests.run_main import run_main
+from tests.run_main import Run, json_runner, run_main
 from tests.tiny import tiny_tokenizer
 
 PASSAGES = [
@@ -23,7 +22,6 @@ PASSAGES = [
     PassageRecord("p3", "Ben", "Ben was born in Oslo."),
     PassageRecord("p4", "Eve", "Nobody knows."),
 ]
-Run = Callable[..., dict[str, Any]]
 
 
 def extract(request: Request) -> str:
@@ -63,14 +61,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.setenv("TRIVIUM_CACHE", str(tmp_path / "cache"))
-    main_of = partial(run_main, monkeypatch)
-
-    def run_command(main: Callable[[], None], *arguments: object) -> dict[str, Any]:
-        main_of(main, *arguments, "--encoder", "hash", "--json")
-        return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
-
-    return run_command
+    return json_runner(monkeypatch, capsys, tmp_path / "cache", "--encoder", "hash")
 
 
 @pytest.fixture

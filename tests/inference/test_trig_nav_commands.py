@@ -1,10 +1,7 @@
 """ask.py and evaluate.py with --loop trig_nav, on tiny untrained components."""
 
 import json
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +9,7 @@ import inference.ask
 import inference.evaluate
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
-from tests.run_main import run_main
+from tests.run_main import Run, json_runner
 
 PASSAGES = [
     PassageRecord("1", "Dawn", "Dawn is a film by Ana Lis."),
@@ -22,7 +19,6 @@ QUESTIONS = [
     QuestionRecord("a", "Who directed Dawn?", "Ana Lis"),
     QuestionRecord("b", "Where was Ana Lis born?", "Brill"),
 ]
-Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +28,13 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.setenv("TRIVIUM_CACHE", str(tmp_path / "cache"))
     write_records(tmp_path / "corpus.jsonl", PASSAGES)
     write_records(tmp_path / "questions.jsonl", QUESTIONS)
-    main_of = partial(run_main, monkeypatch)
-
-    def run_command(main: Callable[[], None], *arguments: object) -> dict[str, Any]:
-        main_of(
-            main, *arguments, "--loop", "trig_nav", "--corpus", tmp_path / "corpus.jsonl",
-            "--retriever", "bm25", "--encoder", "hash", "--engine", "transformers",
-            "--dtype", "float32", "--max-answer-tokens", 3, "--json",
-        )  # fmt: skip
-        return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
-
-    return run_command
+    return json_runner(
+        monkeypatch, capsys, tmp_path / "cache", "--loop", "trig_nav",
+        "--corpus", tmp_path / "corpus.jsonl", "--retriever", "bm25", "--encoder", "hash",
+        "--engine", "transformers", "--dtype", "float32", "--max-answer-tokens", 3,
+    )  # fmt: skip
 
 
 def test_every_step_prompted(run: Run, backbone: Path) -> None:
