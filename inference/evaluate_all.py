@@ -22,7 +22,7 @@ from evaluation.report import emit_json
 from evaluation.runs import Run, TraceError, read_run
 from inference.command_line import command, configure_logging, positive_int
 from inference.evaluation_log import SETTINGS_FILE, EvaluationLogError
-from inference.evaluation_run import Evaluation, read_questions, run_evaluation
+from inference.evaluation_run import INDEXES, Evaluation, read_questions, run_evaluation
 from inference.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
 from inference.open_loop import engine_of, read_components
 
@@ -102,13 +102,9 @@ def check_inputs(planned: Mapping[tuple[str, str], Evaluation]) -> None:
         read_questions(questions, limit)
     for (dataset, loop), run in planned.items():
         read_components(run.options)
-        options = run.options
-        needed = {
-            "--corpus": run.corpus if loop in LOOPS_OVER_CORPUS else None,
-            "--kb": options.kb if loop == "tri_rag" else None,
-            "--propositions": options.propositions if loop == "t2rag" else None,
-            "--hierarchy": options.hierarchy if loop == "th_rag" else None,
-        }
+        needed = {"--corpus": run.corpus if loop in LOOPS_OVER_CORPUS else None}
+        if index := INDEXES.get(loop):
+            needed[f"--{index}"] = getattr(run.options, index)
         for option, path in needed.items():
             if path is not None and not path.exists():
                 raise EvaluationLogError(

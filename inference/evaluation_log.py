@@ -5,13 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evaluation.runs import PROGRESS_FILE, RESULTS_FILE, TRACES_FILE
 from models.append_log import AppendLog
 from models.atomic import atomic_write
 
-PROGRESS_FILE = "progress.jsonl"
 SETTINGS_FILE = "settings.json"
-TRACES_FILE = "traces.jsonl"
-RESULTS_FILE = "results.json"
 SHARD_FILE = "shard.json"
 REMEDY = "Remove the line; its question is then asked again"
 

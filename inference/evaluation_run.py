@@ -11,9 +11,10 @@ from typing import Any
 
 from tqdm import tqdm
 
+from evaluation.runs import RESULTS_FILE
 from evaluation.shards import WHOLE, Shard
 from inference.engines.contract import Engine
-from inference.evaluation_log import RESULTS_FILE, EvaluationLog, EvaluationLogError
+from inference.evaluation_log import EvaluationLog, EvaluationLogError
 from inference.evaluation_shards import shard_card
 from inference.gold import GoldPassages
 from inference.indexing_cost import read_cost
@@ -29,7 +30,7 @@ from models.formats.fields import RecordError
 from models.formats.records import QuestionRecord, read_records
 
 # Which folder a loop answers from; building it is its cost of indexing.
-_INDEXES = {"tri_rag": "kb", T2RAG: "propositions", TH_RAG: "hierarchy"}
+INDEXES = {"tri_rag": "kb", T2RAG: "propositions", TH_RAG: "hierarchy"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def results_of(
 ) -> dict[str, Any]:
     """What `results.json` says of a whole evaluation. settings: of `settings_of`."""
     results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
-    folder = settings.get(_INDEXES.get(settings["loop"], ""))
+    folder = settings.get(INDEXES.get(settings["loop"], ""))
     results["indexing"] = read_cost(Path(folder)) if folder else None
     return results
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluation.runs import TRACES_FILE
 from evaluation.shards import Shard, ShardError, check_numbers
-from inference.evaluation_log import SETTINGS_FILE, SHARD_FILE, TRACES_FILE, trace_line
+from inference.evaluation_log import SETTINGS_FILE, SHARD_FILE, trace_line
 from models.formats.records import QuestionRecord
 
 FORMAT = 1

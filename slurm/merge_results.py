@@ -10,6 +10,7 @@ from typing import Any
 
 from evaluation.commands import one_line_errors
 from evaluation.report import print_table
+from evaluation.runs import RESULTS_FILE
 from models.atomic import atomic_write
 
 COLUMNS = ("loop", "n", "em", "f1", "llm_calls", "weighted_tokens", "seconds", "errors")
@@ -21,7 +22,7 @@ def read_results(folder: Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: that evaluation has not finished.
     """
-    path = folder / "results.json"
+    path = folder / RESULTS_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file. Submit that task of the array again")
     results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -14,8 +14,9 @@ import pytest
 
 import inference.evaluate
 import inference.merge_evaluation
+from evaluation.runs import RESULTS_FILE, TRACES_FILE
 from evaluation.shards import Shard
-from inference.evaluation_log import RESULTS_FILE, SETTINGS_FILE, SHARD_FILE, TRACES_FILE
+from inference.evaluation_log import SETTINGS_FILE, SHARD_FILE
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from tests.components import ras_component, stirred_backbone, t2t_component
 from tests.run_main import run_main
