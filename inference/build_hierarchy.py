@@ -18,6 +18,7 @@ from tqdm import tqdm
 from evaluation.report import emit_json, print_table
 from inference.command_line import command, configure_logging, positive_int
 from inference.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER
+from inference.corpus_arguments import add_corpus_arguments, documents_from
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.hierarchy.build import Chunking, extract_waiting, register
 from inference.hierarchy.graph import TopicGraph
@@ -26,7 +27,7 @@ from inference.hierarchy.refresh import THRESHOLD, called_names, check_encoder, 
 from inference.hierarchy.store import HierarchyStore
 from inference.indexing_cost import CostLog
 from inference.open_indexer import IndexerOptions, check_indexer, open_indexer
-from inference.retrieval.passages import Passage, load_corpus
+from inference.retrieval.passages import Passage
 from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 
@@ -35,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--corpus", type=Path, help="JSON Lines of {id, title, text}; none: only delete or count")
+    add_corpus_arguments(parser, required=False)
     add("--out", required=True, type=Path, help="folder of the hierarchy, new or to add to")
     add("--indexer", choices=("t2t", "prompted"), default="t2t", help="default: %(default)s")
     add(
@@ -61,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         help="cosine from which two topics are one; above 1 merges none (default: as before, or "
         f"{SAME_MEANING})",
     )
-    add("--limit", type=positive_int, help="only the first so many documents")
+    add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
     add("--replace", action="store_true", help="documents that changed take the place of the old")
     add("--delete", nargs="+", default=[], metavar="ID", help="take these documents out first")
     add("--json", action="store_true", help="print the counts as one JSON object")
@@ -82,6 +83,7 @@ async def _extract(
         arguments.topic_helper,
         arguments.backbone,
         arguments.max_output_tokens,
+        arguments.cache,
         engine_options_from(arguments),
     )
     opened = open_indexer(indexer, encoder, costs.metered)
@@ -93,7 +95,7 @@ async def _extract(
         with tqdm(total=waiting, desc="extract", unit=" chunks") as bar:
             calls = await extract_waiting(store, opened.extractor, lambda _: bar.update())
     finally:
-        await opened.engine.close()
+        await opened.close()
     return {"new documents": new, "chunks extracted now": waiting, **calls}
 
 
@@ -125,7 +127,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _build(arguments: argparse.Namespace, costs: CostLog) -> dict[str, Any]:
     started = time.perf_counter()
-    corpus = load_corpus(arguments.corpus)[: arguments.limit] if arguments.corpus else []
+    corpus = documents_from(arguments)
     store = HierarchyStore(arguments.out, create=bool(corpus))
     try:
         encoder = load_sentence_encoder(arguments.encoder)

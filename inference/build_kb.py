@@ -16,13 +16,14 @@ from typing import Any
 from tqdm import tqdm
 
 from evaluation.report import emit_json, print_table
-from inference.command_line import command, configure_logging, positive_int
+from inference.command_line import command, configure_logging
 from inference.components import (
     DEFAULT_CHECKPOINTS,
     EXTRACTOR_ADAPTER,
     Component,
     conditions_requests,
 )
+from inference.corpus_arguments import add_corpus_arguments, documents_from
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
@@ -30,8 +31,7 @@ from inference.extraction import HELD, RequestMaker, chunks, held_to
 from inference.indexing_cost import CostLog
 from inference.knowledge_base.output_log import LOG_FILE, Output, OutputLog
 from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError, extend, is_built
-from inference.retrieval.passages import Passage, load_corpus
-from inference.retrieval.question_contexts import documents_of_questions
+from inference.retrieval.passages import Passage
 from models.atomic import atomic_write
 from models.formats.grammars import conditions_regex
 from models.sentence_encoder import load_sentence_encoder
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
+    add_corpus_arguments(parser)
     add(
         "--extractor",
         type=Path,
@@ -53,9 +53,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--out", required=True, type=Path, help="folder of the knowledge base, new or to add to")
     add("--encoder", default="minilm", help="sentence encoder of the conditions (default: minilm)")
-    add("--limit", type=positive_int, help="only the first so many documents")
-    add("--questions", type=Path, help="only documents in the contexts of these questions")
-    add("--question-limit", type=positive_int, help="of the first so many of them")
     add("--json", action="store_true", help="print the counts as one JSON object")
     add_engine_arguments(parser)
     return parser
@@ -118,10 +115,7 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
 async def _build(arguments: argparse.Namespace, costs: CostLog) -> dict[str, Any]:
     started = time.perf_counter()
     encoder = load_sentence_encoder(arguments.encoder)
-    corpus = load_corpus(arguments.corpus)
-    if arguments.questions:
-        corpus = documents_of_questions(corpus, arguments.questions, arguments.question_limit)
-    corpus = corpus[: arguments.limit]
+    corpus = documents_from(arguments)
     component = Component.open(arguments.extractor, "tri_rag")
     check_extractor(arguments.out, component, arguments.constrain)
     log = OutputLog(arguments.out / LOG_FILE)

@@ -15,8 +15,9 @@ from typing import Any
 from tqdm import tqdm
 
 from evaluation.report import emit_json, print_table
-from inference.command_line import command, configure_logging, positive_int
+from inference.command_line import command, configure_logging
 from inference.components import T2T_ADAPTER, Component
+from inference.corpus_arguments import add_corpus_arguments, documents_from
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.open_engine import build_engine
 from inference.extraction import TripleExtractor, chunks
@@ -27,8 +28,7 @@ from inference.loop_options import LoopOptions
 from inference.open_extractor import extractor_name, open_extractor
 from inference.propositions.index import PropositionIndex
 from inference.propositions.parts import Document, PropositionIndexError
-from inference.retrieval.passages import Passage, load_corpus
-from inference.retrieval.question_contexts import documents_of_questions
+from inference.retrieval.passages import Passage
 from inference.triple_cache import passage_key
 from models.sentence_encoder import load_sentence_encoder
 
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
+    add_corpus_arguments(parser)
     add(
         "--t2t",
         type=checkpoint_or_none,
@@ -54,9 +54,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", required=True, type=Path, help="folder of the index, new or to add to")
     add("--encoder", default="minilm", help="sentence encoder of the propositions")
     add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
-    add("--limit", type=positive_int, help="only the first so many documents")
-    add("--questions", type=Path, help="only documents in the contexts of these questions")
-    add("--question-limit", type=positive_int, help="of the first so many of them")
     add("--json", action="store_true", help="print the counts as one JSON object")
     add_engine_arguments(parser)
     return parser
@@ -122,15 +119,13 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 async def _build(arguments: argparse.Namespace, costs: CostLog) -> dict[str, Any]:
     started = time.perf_counter()
-    corpus = load_corpus(arguments.corpus)
-    if arguments.questions:
-        corpus = documents_of_questions(corpus, arguments.questions, arguments.question_limit)
+    corpus = documents_from(arguments)
     component = Component.open(arguments.t2t, "t2t") if arguments.t2t else None
     encoder = load_sentence_encoder(arguments.encoder)
     model = extractor_name(component or arguments.backbone, arguments.constrain)
     # Fails on an index of another encoder or extractor before hours of extraction, not after.
     index = PropositionIndex.load(arguments.out, encoder, model)
-    documents = new_documents(index, corpus[: arguments.limit])
+    documents = new_documents(index, corpus)
     if documents:
         await _extend(index, documents, component, arguments, costs)
     if not index.propositions:

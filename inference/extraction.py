@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from inference.engines.contract import Constraint, Engine, Request
-from inference.loops.trace import Bill
+from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.retrieval.passages import Passage
 from inference.triple_cache import TripleCache, passage_key
 from models.formats.triples import Triple, parse_triples
@@ -33,6 +32,14 @@ def held_to(regex: str, make_request: RequestMaker) -> RequestMaker:
     return make_held
 
 
+class Payer(Protocol):
+    """Whoever pays for calls, such as a question's bill."""
+
+    def charge(self, completions: Sequence[Completion]) -> None:
+        """Take note of calls to a model."""
+        ...
+
+
 class TripleExtractor:
     """Extracts through an engine and a cache; concurrent calls share one request a passage."""
 
@@ -44,30 +51,30 @@ class TripleExtractor:
         self._running: dict[str, asyncio.Task[list[Triple]]] = {}
 
     async def extract(
-        self, passages: Sequence[Passage], bill: Bill | None = None
+        self, passages: Sequence[Passage], payer: Payer | None = None
     ) -> list[list[Triple]]:
-        """Triples of each passage, in order; only calls made here are charged to `bill`."""
+        """Triples of each passage, in order; only calls made here are charged to `payer`."""
         keys = [passage_key(passage) for passage in passages]
         known = self.cache.get(list(dict.fromkeys(keys)))
         missing = {k: p for k, p in zip(keys, passages, strict=True) if k not in known}
-        tasks = {key: self._task(key, passage, bill) for key, passage in missing.items()}
+        tasks = {key: self._task(key, passage, payer) for key, passage in missing.items()}
         # A shielded task goes on for the other callers when this one is cancelled.
         found = await asyncio.gather(*map(asyncio.shield, tasks.values()))
         known.update(zip(tasks, found, strict=True))
         return [known[key] for key in keys]
 
-    def _task(self, key: str, passage: Passage, bill: Bill | None) -> asyncio.Task[list[Triple]]:
+    def _task(self, key: str, passage: Passage, payer: Payer | None) -> asyncio.Task[list[Triple]]:
         task = self._running.get(key)
         if task is None:
-            task = asyncio.create_task(self._extract_one(key, passage, bill))
+            task = asyncio.create_task(self._extract_one(key, passage, payer))
             self._running[key] = task
             task.add_done_callback(lambda _: self._running.pop(key, None))
         return task
 
-    async def _extract_one(self, key: str, passage: Passage, bill: Bill | None) -> list[Triple]:
+    async def _extract_one(self, key: str, passage: Passage, payer: Payer | None) -> list[Triple]:
         [completion] = await self.engine.generate([self.make_request(passage)])
-        if bill is not None:
-            bill.charge([completion])
+        if payer is not None:
+            payer.charge([completion])
         parsed = parse_triples(completion.text)
         triples = list(dict.fromkeys(parsed.triples))
         self.cache.put({key: (triples, parsed.malformed)})

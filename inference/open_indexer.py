@@ -10,12 +10,11 @@ from inference.components import (
     Component,
     helper_requests,
     open_helper,
-    triples_requests,
 )
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
 from inference.engines.options import EngineOptions
-from inference.extraction import HELD, held_to
+from inference.extraction import HELD
 from inference.hierarchy.build import Chunking
 from inference.hierarchy.database import HierarchyError
 from inference.hierarchy.extraction import (
@@ -25,7 +24,8 @@ from inference.hierarchy.extraction import (
 )
 from inference.hierarchy.kinds import KindTopics
 from inference.hierarchy.store import HierarchyStore
-from models.formats.grammars import triples_regex
+from inference.open_extractor import open_extractor
+from inference.triple_cache import TripleCache
 from models.sentence_encoder import SentenceEncoder
 
 INDEXER = "indexer"
@@ -42,18 +42,26 @@ class IndexerOptions:
     topic_helper: Path | None = None
     backbone: str = "smollm2"
     max_output_tokens: int = 2048
+    cache: Path | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
 
 
 @dataclass(frozen=True)
 class OpenIndexer:
-    """An extractor, the engine that it runs on, what tells it from others, and how long a chunk
-    it reads, in tokens."""
+    """An extractor, the engine that it runs on, what tells it from others, how long a chunk it
+    reads, in tokens, and the cache of what was extracted before, where it has one."""
 
     engine: Engine
     extractor: ChunkExtractor
     name: str
     chunk_tokens: int
+    cache: TripleCache | None = None
+
+    async def close(self) -> None:
+        """Stop the engine and release the cache."""
+        await self.engine.close()
+        if self.cache is not None:
+            self.cache.close()
 
 
 def open_indexer(
@@ -83,14 +91,13 @@ def _open_adapters(
         helper = open_helper(options.topic_helper, "topic")
         adapters["topic"], ask = helper.folder, helper_requests(helper)
         name = f"{name} topic {helper.fingerprint}"
-    make_request = triples_requests(t2t)
     if options.engine.constrain:
-        make_request, name = held_to(triples_regex(), make_request), name + HELD
+        name += HELD
     engine = meter(build_engine(options.engine, backbone=t2t.backbone, adapters=adapters))
+    triples = open_extractor(engine, t2t, options.cache, options.engine.constrain)
     reads = max(int(t2t.config["max_source_tokens"]) - _PROMPT_TOKENS, _PROMPT_TOKENS)
-    return OpenIndexer(
-        engine, AdapterChunkExtractor(engine, make_request, topics, ask), name, reads
-    )
+    extractor = AdapterChunkExtractor(triples, topics, ask)
+    return OpenIndexer(engine, extractor, name, reads, triples.cache)
 
 
 def check_indexer(store: HierarchyStore, name: str) -> None:

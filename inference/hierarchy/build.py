@@ -70,7 +70,7 @@ async def extract_waiting(
 
     Raises EngineError when the model cannot be reached; what was extracted stays.
     """
-    costs: Counter[str] = Counter()
+    costs = Counter({"LLM calls": 0, "input tokens": 0, "output tokens": 0})
 
     async def extract_one(chunk: StoredChunk) -> None:
         extracted = await extractor.extract(chunk.passage)

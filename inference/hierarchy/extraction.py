@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inference.engines.contract import Completion, Constraint, Engine, Request, Sampling
-from inference.extraction import RequestMaker
+from inference.extraction import TripleExtractor
 from inference.hierarchy.chunking import split_sentences
 from inference.hierarchy.grounding import Grounding
 from inference.hierarchy.kinds import KindTopics
@@ -43,6 +43,12 @@ class Extracted:
     dropped: Counter[str] = field(default_factory=Counter)
     completions: list[Completion] = field(default_factory=list)
 
+    def charge(self, completions: Sequence[Completion]) -> None:
+        """Take note of calls for facts."""
+        self.completions += completions
+        cut = sum(done.finish_reason == "length" for done in completions)
+        self.dropped["cut off at the token limit"] += cut
+
 
 class ChunkExtractor(Protocol):
     """Turns a chunk into facts; many chunks at once."""
@@ -75,9 +81,9 @@ class PromptedChunkExtractor:
         )
         [done] = await self.engine.generate([request])
         parsed = parse_topic_triplets(done.text)
-        extracted = Extracted(completions=[done])
+        extracted = Extracted()
+        extracted.charge([done])
         extracted.dropped["not a triplet"] += parsed.malformed
-        extracted.dropped["cut off at the token limit"] += done.finish_reason == "length"
         given = self.topics.topics(chunk.title, chunk.text, [t.triple for t in parsed.triplets])
         ground(chunk, parsed.triplets, given, extracted)
         return extracted
@@ -88,27 +94,24 @@ class AdapterChunkExtractor:
 
     def __init__(
         self,
-        engine: Engine,
-        make_request: RequestMaker,
+        triples: TripleExtractor,
         topics: KindTopics,
         topic_request: Callable[[str], Request] | None = None,
     ) -> None:
-        """topic_request: a topic helper's (see `helper_requests`), asked once an entity and chunk;
+        """triples: what its cache holds costs no call, whichever index or loop paid for it.
+        topic_request: a topic helper's (see `helper_requests`), asked once an entity and chunk;
         `topics` counts where there is none, and where it writes no topic.
         """
-        self.engine = engine
-        self.make_request = make_request
+        self.triples = triples
         self.topics = topics
         self.topic_request = topic_request
 
     async def extract(self, chunk: Passage) -> Extracted:
-        """One call for the triples, and with a topic helper one more for each entity."""
-        [done] = await self.engine.generate([self.make_request(chunk)])
-        parsed = parse_triples(done.text)
-        extracted = Extracted(completions=[done])
-        extracted.dropped["not a triplet"] += parsed.malformed
-        extracted.dropped["cut off at the token limit"] += done.finish_reason == "length"
-        facts = list(dict.fromkeys(parsed.triples))
+        """At most one call for the triples, and with a topic helper one more for each entity."""
+        extracted = Extracted()
+        [facts] = await self.triples.extract([chunk], extracted)
+        for done in extracted.completions:
+            extracted.dropped["not a triplet"] += parse_triples(done.text).malformed
         given = self.topics.topics(chunk.title, chunk.text, facts)
         ground(chunk, [TopicTriplet(fact) for fact in facts], given, extracted)
         if self.topic_request is not None:
@@ -124,7 +127,7 @@ class AdapterChunkExtractor:
                 sentences.setdefault(name, passage_text(chunk.title, fact.sentence))
         prompts = [topic_prompt(name, sentence) for name, sentence in sentences.items()]
         requests = [self.topic_request(prompt) for prompt in prompts]
-        answers = await asyncio.gather(*(self.engine.generate([r]) for r in requests))
+        answers = await asyncio.gather(*(self.triples.engine.generate([r]) for r in requests))
         extracted.completions += [done for [done] in answers]
         read = {n: parse_topic(done.text) for n, [done] in zip(sentences, answers, strict=True)}
         extracted.dropped["not a topic"] += sum(topic is None for topic in read.values())

@@ -11,6 +11,7 @@ import pytest
 
 import inference.ask
 import inference.build_hierarchy
+import inference.build_propositions
 import inference.evaluate
 import inference.open_indexer
 import inference.open_loop
@@ -88,6 +89,34 @@ def build(run: Run, t2t: Path, tmp_path: Path) -> Run:
         )
 
     return build_from
+
+
+def test_what_another_index_extracted_costs_a_hierarchy_no_call(
+    build: Run, run: Run, t2t: Path, engines: list[ScriptedEngine], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(
+        inference.build_propositions, "build_engine", inference.open_indexer.build_engine
+    )
+    corpus = tmp_path / "corpus.jsonl"
+    write_records(corpus, PASSAGES[:2])
+    run(
+        inference.build_propositions.main,
+        *("--corpus", corpus, "--t2t", t2t, "--out", tmp_path / "propositions"),
+    )
+    first = build(*PASSAGES)
+    assert (first["LLM calls"], first["facts"]) == (1, 2)
+    assert [len(engine.requests) for engine in engines] == [2, 1]
+    assert read_cost(tmp_path / "h")["llm_calls"] == 1
+
+
+def test_only_documents_of_some_questions(
+    build: Run, engines: list[ScriptedEngine], tmp_path: Path
+) -> None:
+    asked = QuestionRecord("q1", "Where?", ["Oslo"], context=[("Ben", ["Ben was born in Oslo."])])
+    write_records(tmp_path / "questions.jsonl", [asked])
+    built = build(*PASSAGES, more=("--questions", tmp_path / "questions.jsonl"))
+    assert (built["documents"], built["facts"]) == (1, 1)
 
 
 def test_a_build_grows_shrinks_and_calls_the_model_once_a_chunk(
@@ -181,7 +210,7 @@ def test_a_killed_build_goes_on_and_asks_only_for_what_is_missing(
         return subprocess.run(
             [sys.executable, "-c", KILLED, str(killed_after), "--corpus",
              str(tmp_path / "corpus.jsonl"), "--t2t", str(t2t), "--encoder", "hash", "--json",
-             "--out", str(tmp_path / folder)],
+             "--out", str(tmp_path / folder), "--cache", str(tmp_path / f"{folder}.sqlite")],
             cwd=ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip
 

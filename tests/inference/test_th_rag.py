@@ -14,6 +14,7 @@ from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_tex
 from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
 from inference.components import prompted_triples_request
 from inference.engines.contract import Request
+from inference.extraction import TripleExtractor
 from inference.hierarchy.extraction import AdapterChunkExtractor, PromptedChunkExtractor
 from inference.hierarchy.index import HierarchyIndex
 from inference.hierarchy.kinds import KindTopics
@@ -22,6 +23,7 @@ from inference.loops.model_steps import ModelSteps
 from inference.loops.th_rag import ThRagLoop, ThRagSettings
 from inference.loops.trace import Trace
 from inference.run_questions import run_questions
+from inference.triple_cache import TripleCache
 from models.formats.records import QuestionRecord
 from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
@@ -135,7 +137,8 @@ async def test_topics_by_kind_lead_to_as_much_as_a_large_models(
     """The text-to-triples model's facts, topics without a model that gives or chooses them."""
     engine = ScriptedEngine(WorldModel(world))
     kinds = KindTopics(minilm_index.encoder)
-    extractor = AdapterChunkExtractor(engine, prompted_triples_request, kinds)
+    triples = TripleExtractor(engine, prompted_triples_request, TripleCache(None, "scripted"))
+    extractor = AdapterChunkExtractor(triples, kinds)
     by_kind = await build_index(tmp_path, world.passages, extractor, minilm_index.encoder)
     assert len(engine.requests) == len(world.passages)
     assert by_kind.graph.statistics()["components"] == 1
