@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """TH-RAG's hierarchy at several sizes: index time, bytes, components (Table 4), query time.
 
-The facts are the gold triples of a fictional world, so that what is measured is the index and not
-the model that reads the corpus; topics are given by kind. A query is everything but the model's
-calls: embedding the question, shortlists of topics and of the subtopics of ten, and 30 sentences.
+The facts are the gold triples of a fictional world, or with --corpus what the text-to-triples model
+wrote about it before (--cache), so that what is measured is the index and not the model that reads
+the corpus; topics are given by kind. A query is everything but the model's calls: embedding the
+question, shortlists of topics and of the subtopics of ten, and 30 sentences.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from data_gen.build_world import build_world
 from evaluation.report import emit_json, print_table
 from inference.build_hierarchy import finish
 from inference.command_line import command, positive_int
+from inference.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER, Component
 from inference.hierarchy.build import extract_waiting
 from inference.hierarchy.database import STORE_FILE
 from inference.hierarchy.extraction import Extracted, ground
@@ -37,7 +40,9 @@ from inference.hierarchy.merging import SAME_MEANING
 from inference.hierarchy.refresh import refresh
 from inference.hierarchy.store import HierarchyStore, StoredChunk
 from inference.loops.th_rag import ThRagSettings
+from inference.open_extractor import extractor_name
 from inference.retrieval.passages import Passage, load_corpus
+from inference.triple_cache import CacheError, TripleCache, passage_key
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, TriplesSample, read_records
 from models.formats.topic_triplets import TopicTriplet
@@ -64,17 +69,57 @@ class GivenTriples:
         return extracted
 
 
-def measure(size: int, encoder: SentenceEncoder, queries: int, seed: int) -> dict[str, Any]:
-    """All figures of one size."""
+@dataclass(frozen=True)
+class Material:
+    """A corpus, its triples by text, and questions to ask."""
+
+    corpus: Sequence[Passage]
+    triples: dict[str, list[Triple]]
+    questions: list[str]
+
+
+def world_material(options: argparse.Namespace, size: int) -> Material:
+    """A fictional world of a size."""
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        world = folder / "world"
-        build_world(queries, seed, world, size, fractions=(0.0, 0.0, 1.0), progress=False)
+        world = Path(temporary) / "world"
+        build_world(
+            options.queries, options.seed, world, size, fractions=(0.0, 0.0, 1.0), progress=False
+        )
         corpus = load_corpus(world / "corpus.jsonl")
         samples = read_records(world / "triples.jsonl", TriplesSample)
-        extractor = GivenTriples({s.text: s.triples for s in samples}, KindTopics(encoder))
-        records = read_records(world / "questions_test.jsonl", QuestionRecord)
-        asked = [record.question for record in itertools.islice(records, queries)]
+        triples = {sample.text: sample.triples for sample in samples}
+        return Material(corpus, triples, _questions(world / "questions_test.jsonl", options))
+
+
+def corpus_material(options: argparse.Namespace, size: int) -> Material:
+    """The first passages of a corpus, with the triples that the cache holds of them.
+
+    Raises CacheError where it lacks some.
+    """
+    corpus = load_corpus(options.corpus)[:size]
+    cache = TripleCache(options.cache, extractor_name(Component.open(options.t2t, "t2t")))
+    known = cache.get([passage_key(passage) for passage in corpus])
+    missing = sum(passage_key(passage) not in known for passage in corpus)
+    if missing:
+        raise CacheError(
+            f"{options.cache}: no triples of {missing} of {len(corpus)} passages. Let "
+            "inference/build_propositions.py extract them with this --cache first"
+        )
+    triples = {passage_text(p.title, p.text): known[passage_key(p)] for p in corpus}
+    return Material(corpus, triples, _questions(options.dataset, options))
+
+
+def _questions(path: Path, options: argparse.Namespace) -> list[str]:
+    records = read_records(path, QuestionRecord)
+    return [record.question for record in itertools.islice(records, options.queries)]
+
+
+def measure(material: Material, encoder: SentenceEncoder) -> dict[str, Any]:
+    """All figures of one size."""
+    corpus, asked = material.corpus, material.questions
+    extractor = GivenTriples(material.triples, KindTopics(encoder))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         store = HierarchyStore(folder, create=True)
         figures = _index(store, corpus, extractor, encoder)
         figures |= _change(store, corpus[:CHANGES], extractor, encoder)
@@ -162,6 +207,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--queries", type=positive_int, default=50, help="questions timed (default: 50)")
     add("--encoder", default="minilm", help="of sentences and topics (default: minilm)")
     add("--seed", type=int, default=0, help="of the worlds (default: 0)")
+    add("--corpus", type=Path, help="JSON Lines of {id, title, text}, in place of worlds")
+    add("--cache", type=Path, help="with --corpus: SQLite file of its triples")
+    add("--dataset", type=Path, help="with --corpus: questions, JSON Lines")
+    add("--t2t", type=Path, default=DEFAULT_CHECKPOINTS[T2T_ADAPTER], help="whose triples")
     add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     return parser
 
@@ -169,15 +218,24 @@ def _parser() -> argparse.ArgumentParser:
 @command
 def main() -> None:
     """Run the command."""
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.corpus and not (arguments.cache and arguments.dataset):
+        parser.error("--corpus needs --cache, its triples, and --dataset, its questions")
     encoder = load_sentence_encoder(arguments.encoder)
-    sizes = {
-        size: measure(size, encoder, arguments.queries, arguments.seed) for size in arguments.sizes
-    }
+    make = corpus_material if arguments.corpus else world_material
+    sizes = {size: measure(make(arguments, size), encoder) for size in arguments.sizes}
     names = list(next(iter(sizes.values())))
     rows = [[name, *(figures[name] for figures in sizes.values())] for name in names]
     print_table("The hierarchy by size", ["figure", *map(str, sizes)], rows)
-    emit_json({"benchmark": "hierarchy", "encoder": encoder.name, "sizes": sizes})
+    emit_json(
+        {
+            "benchmark": "hierarchy",
+            "corpus": getattr(arguments.corpus, "name", "world"),
+            "encoder": encoder.name,
+            "sizes": sizes,
+        }
+    )
 
 
 if __name__ == "__main__":
