@@ -1,4 +1,4 @@
-"""Which documents a builder of an index reads, the same for every such command."""
+"""Which documents builders of an index read and evaluations search, the same in every command."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -19,6 +19,17 @@ def add_corpus_arguments(parser: ArgumentParser, required: bool = True) -> None:
     add("--limit", type=positive_int, help="only the first so many documents")
     add("--questions", type=Path, help="only documents in the contexts of these questions")
     add("--question-limit", type=positive_int, help="of the first so many of them")
+
+
+def add_searched_corpus(parser: ArgumentParser) -> None:
+    """`--corpus` and `--question-documents` of an evaluation's command."""
+    add = parser.add_argument
+    add("--corpus", type=Path, help="JSON Lines of {id, title, text}, for loops that search")
+    add(
+        "--question-documents",
+        action="store_true",
+        help="search only the documents in the contexts of the data set's questions",
+    )
 
 
 def documents_from(arguments: Namespace) -> list[Passage]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from evaluation.report import emit_json
 from evaluation.shards import shard
 from inference.command_line import command, configure_logging, positive_int
+from inference.corpus_arguments import add_searched_corpus
 from inference.evaluation_report import show, show_shard
 from inference.evaluation_run import Evaluation, run_evaluation
 from inference.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
@@ -22,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--dataset", required=True, type=Path, help="questions in the JSON Lines contract")
-    add("--corpus", type=Path, help="JSON Lines of {id, title, text}, for loops that search")
+    add_searched_corpus(parser)
     add("--out", required=True, type=Path, help="folder for results.json and traces.jsonl")
     add("--concurrency", type=positive_int, default=16, help="questions at a time (default: 16)")
     add("--limit", type=positive_int, help="only the first so many questions")
@@ -59,6 +60,7 @@ def main() -> None:
                 arguments.limit,
                 arguments.resume,
                 arguments.shard,
+                arguments.question_documents,
             )
         )
     )

@@ -21,6 +21,7 @@ from evaluation.compare_tables import markdown
 from evaluation.report import emit_json
 from evaluation.runs import Run, TraceError, read_run
 from inference.command_line import command, configure_logging, positive_int
+from inference.corpus_arguments import add_searched_corpus
 from inference.evaluation_log import SETTINGS_FILE, EvaluationLogError
 from inference.evaluation_run import INDEXES, Evaluation, read_questions, run_evaluation
 from inference.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
@@ -44,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=FILE",
         help="questions in the JSON Lines contract, by the name that stands in paths and tables",
     )
-    add("--corpus", type=Path, help="JSON Lines of {id, title, text}, for loops that search")
+    add_searched_corpus(parser)
     add("--out", required=True, type=Path, help="folder for the runs, the table and the picture")
     add("--concurrency", type=positive_int, default=16, help="questions at a time (default: 16)")
     add("--limit", type=positive_int, help="only the first so many questions of each data set")
@@ -83,7 +84,14 @@ def plan(arguments: Namespace) -> dict[tuple[str, str], Evaluation]:
                     f"{out} holds an evaluation: go on with --resume, or name another --out"
                 )
             planned[dataset, loop] = Evaluation(
-                options, questions, corpus, out, arguments.concurrency, arguments.limit, begun
+                options,
+                questions,
+                corpus,
+                out,
+                arguments.concurrency,
+                arguments.limit,
+                begun,
+                question_documents=arguments.question_documents,
             )
     return planned
 

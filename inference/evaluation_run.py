@@ -23,6 +23,7 @@ from inference.loop_options import LOOPS_OVER_CORPUS, LOOPS_OVER_TRIPLES, LoopOp
 from inference.loops.trace import Trace
 from inference.open_loop import open_loop
 from inference.retrieval.passages import Passage, load_corpus
+from inference.retrieval.question_contexts import documents_of_questions
 from inference.run_questions import run_questions
 from inference.scored_traces import scored_trace, summarise
 from models.checkpoint import component_fingerprint
@@ -35,7 +36,11 @@ INDEXES = {"tri_rag": "kb", T2RAG: "propositions", TH_RAG: "hierarchy"}
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is evaluated, and where its answers go; see evaluate.py's options."""
+    """What is evaluated, and where its answers go; see evaluate.py's options.
+
+    question_documents: search only what stands in the contexts of the data set's questions, of all
+    of them whatever the limit.
+    """
 
     options: LoopOptions
     dataset: Path
@@ -45,6 +50,7 @@ class Evaluation:
     limit: int | None = None
     resume: bool = False
     shard: Shard | None = None
+    question_documents: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,14 +75,13 @@ async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -
     own = [record for record in records if (part or WHOLE).owns(record.id)]
     # Fails now, and not after the last question, where nothing can be written.
     settings = settings_of(options, evaluation.dataset, part)
+    settings["question_documents"] = evaluation.question_documents or None
     log = EvaluationLog(evaluation.out, settings, evaluation.resume)
     missing = [record for record in own if record.id not in log.rows]
     if not missing and (stored := _stored_results(evaluation.out, len(own))) is not None:
         return Evaluated([log.rows[record.id] for record in own], stored)
     if missing:
-        in_corpus = options.loop in LOOPS_OVER_CORPUS and evaluation.corpus is not None
-        corpus = load_corpus(evaluation.corpus) if in_corpus and evaluation.corpus else []
-        await _answer(evaluation, missing, len(own), corpus, log, shared)
+        await _answer(evaluation, missing, len(own), _corpus_of(evaluation), log, shared)
     rows, seconds = [log.rows[record.id] for record in own], time.perf_counter() - start
     if part:
         results = shard_card(part, records, rows, seconds)
@@ -84,6 +89,15 @@ async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -
         results = results_of(settings, rows, seconds)
     log.finish(rows, results, part=bool(part))
     return Evaluated(rows, results)
+
+
+def _corpus_of(evaluation: Evaluation) -> list[Passage]:
+    if evaluation.options.loop not in LOOPS_OVER_CORPUS or evaluation.corpus is None:
+        return []
+    corpus = load_corpus(evaluation.corpus)
+    if evaluation.question_documents:
+        return documents_of_questions(corpus, evaluation.dataset)
+    return corpus
 
 
 def results_of(

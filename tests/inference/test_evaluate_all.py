@@ -82,6 +82,26 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def test_only_the_questions_own_documents_are_searched(
+    run: Run, shared: tuple[object, ...], tmp_path: Path
+) -> None:
+    questions = tmp_path / "questions.jsonl"
+    context = [("Dawn", ["Dawn is a film by Ana Lis."])]
+    write_records(questions, [QuestionRecord("a", "Where was Ana Lis born?", "?", context=context)])
+    common = ("--loop", "single", "--dataset", questions, *shared[:-1])
+    corpus = Path(str(shared[-1])).with_name("films_corpus.jsonl")
+
+    def titles(out: str, *more: str) -> set[str]:
+        run(inference.evaluate.main, *common, corpus, "--out", tmp_path / out, *more)
+        [row] = rows_of(tmp_path / out)
+        return {passage["title"] for step in row["steps"] for passage in step["passages"]}
+
+    assert titles("all") == {"Dawn", "Ana Lis"}
+    assert titles("own", "--question-documents") == {"Dawn"}
+    with pytest.raises(SystemExit, match="question_documents"):
+        titles("own", "--resume")
+
+
 def test_every_run_is_that_of_evaluate_on_one_engine(
     shared: tuple[object, ...], datasets: tuple[str, ...], engines: list[tuple[str, ...]],
     run: Run, tmp_path: Path,
