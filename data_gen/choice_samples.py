@@ -1,12 +1,13 @@
 """The topic chooser's samples: what a hierarchy offers a question, and what leads to its facts
 (TH-RAG App. A.4 and A.5)."""
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 
 from tqdm import tqdm
 
 from data_gen.helper_material import sample_id
+from data_gen.streaming.disk_groups import DiskGroups
 from models.formats.fields import RecordError
 from models.formats.offered_choice import OfferedChoice
 from models.formats.records import HelperTask, InstructionSample, QuestionRecord, read_records
@@ -28,8 +29,8 @@ def choosing_questions(
         yield QuestionRecord(first.question_id, first.question, "")
 
 
-def choice_samples(path: str, kept: Container[str]) -> Iterator[InstructionSample]:
-    """A sample a choice of the questions whose ids are kept; broken lines are passed over."""
+def choice_samples(path: str, kept: DiskGroups) -> Iterator[InstructionSample]:
+    """A sample a choice of the questions whose ids are in `kept`; broken lines are passed over."""
     for choice in read_records(path, OfferedChoice, lambda error: None):
         if choice.question_id in kept:
             own_id = sample_id(choice.question_id, TASK, choice.number)
