@@ -5,7 +5,8 @@
 
 Writes DIR/{train,dev,test}.jsonl (InstructionSample), card.json and card.md. Tasks: subquery (RAS
 App. C.2), decompose and resolve (T²RAG §4.3), judge_gap (Trig-Nav §3.2), topic (TH-RAG App. A.3, of
-a world alone). All samples of a question, or of an entity, are in one split."""
+a world alone), choose_topics (TH-RAG App. A.4 and A.5, of `choices=FILE` alone, which
+inference/offer_topics.py writes). All samples of a question, or of an entity, are in one split."""
 
 import argparse
 import logging
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_gen.card import token_counter, write_card
 from data_gen.checked_samples import CheckedSamples, check_labels
+from data_gen.choice_samples import CHOICES
 from data_gen.figures import InstructionFigures
 from data_gen.helper_material import SampleOptions
 from data_gen.helpers_build import HelpersBuild
@@ -31,7 +33,7 @@ from evaluation.report import emit_json, print_table
 from models.formats.records import InstructionSample
 
 SAMPLES_TO_READ = 20
-_SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "subquestions", "world")
+_SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "subquestions", "world", CHOICES)
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from data_gen.choice_samples import CHOICES, choice_samples, choosing_questions
 from data_gen.gap_samples import judge_gap_samples
 from data_gen.helper_material import Material, SampleMaker, SampleOptions
 from data_gen.passage_finder import PassageFinder
@@ -50,12 +51,18 @@ class HelpersBuild:
 
     def samples(self) -> Iterator[InstructionSample]:
         """All samples, source by source. Raises ValueError for a task that a source has not."""
-        if self.options.task == "topic":
+        alone = {"topic": self._topics, "choose_topics": self._choices}.get(self.options.task)
+        if alone:
             for source in self.options.source:
-                yield from self._topics(source)
+                yield from alone(source)
             return
         by_name: dict[str, list[NamedPath]] = defaultdict(list)
         for source in self.options.source:
+            if source.name == CHOICES:
+                raise ValueError(
+                    f"--source {CHOICES}={source.path}: it is for --task choose_topics alone. "
+                    f"Give questions for --task {self.options.task}"
+                )
             by_name[source.name].append(source)
         for name, sources in by_name.items():
             yield from self._named(name, sources)
@@ -123,6 +130,19 @@ class HelpersBuild:
         self.reader.sources.append(source_entry(source, len(kept)))
         self.counts["entities"] += len(kept)
         yield from (sample for sample in samples if sample.source_id in kept)
+
+    def _choices(self, source: NamedPath) -> Iterator[InstructionSample]:
+        if source.name != CHOICES:
+            raise ValueError(
+                f"--source {source.name}={source.path}: what topics are chosen from is a "
+                f"hierarchy's. Give {CHOICES}=FILE, which inference/offer_topics.py wrote"
+            )
+        kept = DiskGroups(self.work)
+        questions = choosing_questions(source.path, self.reader.skipped.handler(source.name))
+        for record in filter(self._asks_anew, self.reader.new(source, questions)):
+            kept.add(record.id)
+        self.counts[f"questions of {source.name}"] += len(kept)
+        yield from choice_samples(source.path, kept)
 
     def _drawn(self, source_id: str) -> float:
         return hash_fraction(f"cap/{source_id}", self.options.seed)

@@ -56,6 +56,12 @@ class QuestionReader:
         """
         on_error = self.skipped.handler(source.name)
         read = tqdm(read_questions(source.name, source.path, on_error), desc=source.path)
+        yield from self.new(source, read, stage)
+
+    def new(
+        self, source: NamedPath, read: Iterable[QuestionRecord], stage: int = 0
+    ) -> Iterator[QuestionRecord]:
+        """Those of a source's questions that are new, within its limit; to be read to its end."""
         file = len(self.sources)
         new = (r for n, r in enumerate(read) if self._is_new(r, (stage, 0, file, n)))
         limit = self.caps.get(source.path, self.options.limit)

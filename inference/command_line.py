@@ -24,6 +24,11 @@ from models.checkpoint import CheckpointError
 from models.formats.fields import RecordError
 from models.sentence_encoder import EncoderNotFoundError
 
+
+class OptionsError(ValueError):
+    """Options that do not go together; the message says which and what to do."""
+
+
 USER_ERRORS = (
     BackboneNotFoundError,
     CacheError,
@@ -37,6 +42,7 @@ USER_ERRORS = (
     HierarchyError,
     IndexMismatchError,
     KnowledgeBaseError,
+    OptionsError,
     OSError,
     PropositionIndexError,
     RecordError,

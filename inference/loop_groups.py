@@ -16,6 +16,7 @@ HELPERS: dict[str, HelperTask] = {
     "gap_judge": "judge_gap",
     "decomposer": "decompose",
     "resolver": "resolve",
+    "topic_chooser": "choose_topics",
 }
 """Options of trained helpers, and the tasks that these were trained for."""
 OWN_OPTIONS = {
@@ -23,6 +24,7 @@ OWN_OPTIONS = {
     TH_RAG: (
         "hierarchy",
         "traversal",
+        "topic_chooser",
         "most_topics",
         "most_subtopics",
         "sentences",

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from inference.command_line import positive_int
+from inference.command_line import OptionsError, positive_int
 from inference.components import DEFAULT_CHECKPOINTS, RAS_ADAPTER, T2T_ADAPTER
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.options import EngineOptions
@@ -56,7 +56,7 @@ class LoopOptions:
     """What a command line says about a loop; see `add_loop_arguments`.
 
     `ras` None means the untrained backbone, prompted by its chat template; so do `t2t`,
-    `gap_judge`, `decomposer` and `resolver`.
+    `topic_chooser`, `gap_judge`, `decomposer` and `resolver`.
     """
 
     loop: str = "ras"
@@ -80,6 +80,7 @@ class LoopOptions:
     max_answer_tokens: int = 100
     hierarchy: Path | None = None
     traversal: str = ThRagSettings.traversal
+    topic_chooser: Path | None = None
     most_topics: int = ThRagSettings.topics[1]
     most_subtopics: int = ThRagSettings.subtopics[1]
     sentences: int = ThRagSettings.sentences
@@ -170,10 +171,23 @@ def add_loop_arguments(parser: ArgumentParser, several: bool = False) -> None:
 
 
 def options_from(arguments: Namespace) -> LoopOptions:
-    """The loop's options out of a parsed command line."""
+    """The loop's options out of a parsed command line.
+
+    Raises OptionsError for those of the loop that do not go together.
+    """
     own = {f.name: getattr(arguments, f.name) for f in fields(LoopOptions) if f.name != ENGINE}
     ras = (RasSettings.top_k, RasSettings.max_rounds)
     top_k, max_rounds = _OWN_DEFAULTS.get(arguments.loop, ras)
     own["top_k"] = own["top_k"] or top_k
     own["max_rounds"] = own["max_rounds"] or max_rounds
-    return LoopOptions(**own, engine=engine_options_from(arguments))
+    options = LoopOptions(**own, engine=engine_options_from(arguments))
+    _check_chooser(options)
+    return options
+
+
+def _check_chooser(options: LoopOptions) -> None:
+    if options.loop == TH_RAG and options.topic_chooser and options.traversal != "model":
+        raise OptionsError(
+            f"--topic-chooser {options.topic_chooser} with --traversal {options.traversal}: no "
+            "model chooses then. Leave one of them out"
+        )

@@ -11,14 +11,19 @@ from inference.loop_options import LoopOptions
 from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings
 from inference.loops.graph_reader import GraphReader
 from inference.loops.model_steps import ModelSteps
-from inference.loops.th_rag import ThRagLoop, ThRagSettings
+from inference.loops.th_rag import CHOICE_STEPS, ThRagLoop, ThRagSettings
 from inference.loops.trig_nav import TrigNavLoop, TrigNavSettings
 from inference.retrieval.passages import Retriever
+from models.formats.records import HelperTask
 from models.sentence_encoder import load_sentence_encoder
 
+CHOOSER: HelperTask = "choose_topics"
 
-def open_th_rag(options: LoopOptions, engine: Engine, reader: GraphReader) -> ThRagLoop:
-    """TH-RAG over the hierarchy that the options name.
+
+def open_th_rag(
+    options: LoopOptions, engine: Engine, reader: GraphReader, helpers: Mapping[str, Component]
+) -> ThRagLoop:
+    """TH-RAG over the hierarchy that the options name; a trained chooser chooses at both levels.
 
     `reader` answers where a RAS component is named. Raises HierarchyError, IndexMismatchError.
     """
@@ -40,7 +45,9 @@ def open_th_rag(options: LoopOptions, engine: Engine, reader: GraphReader) -> Th
         max_answer_tokens=options.max_answer_tokens,
     )
     answers = reader if options.ras is not None else None
-    return ThRagLoop(ModelSteps(engine), index, settings, answers)
+    chooser = helper_requests(helpers[CHOOSER]) if CHOOSER in helpers else None
+    steps = ModelSteps(engine, dict.fromkeys(CHOICE_STEPS.values(), chooser) if chooser else None)
+    return ThRagLoop(steps, index, settings, answers)
 
 
 def open_trig_nav(

@@ -158,7 +158,7 @@ def _build(
         answerer = reader if options.ras else None
         return build_t2rag(options, engine, answerer, helpers, corpus)
     if options.loop == TH_RAG:
-        return open_th_rag(options, engine, reader)
+        return open_th_rag(options, engine, reader, helpers)
     retriever = build_retriever(
         options.retriever, corpus, options.encoder, options.index, options.title_weight
     )

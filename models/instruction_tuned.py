@@ -2,7 +2,8 @@
 
 The jobs are those for which the systems prompt a large model: to write the sub-query of a document
 (RAS App. C.2), to decompose a question and to resolve its triplets (T²RAG §4.3), to judge what is
-still missing (Trig-Nav §3.2), to say under which topic an entity belongs (TH-RAG App. A.3).
+still missing (Trig-Nav §3.2), to say under which topic an entity belongs (TH-RAG App. A.3), to
+choose topics and subtopics for a question (TH-RAG App. A.4 and A.5).
 """
 
 from collections.abc import Mapping

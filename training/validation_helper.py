@@ -10,6 +10,7 @@ from models.formats.query_triplets import QueryTriplet, name_free, parse_query_t
 from models.formats.records import HelperTask, InstructionSample
 from models.formats.resolver import NOTHING
 from models.formats.subquery_writer import parse_subquery, subquery_document
+from models.formats.topic_choice import written_keys
 from models.formats.topic_selector import parse_topic
 
 TaskScore = Callable[[Sequence[str], Sequence[InstructionSample]], dict[str, float]]
@@ -106,12 +107,32 @@ def score_topics(outputs: Sequence[str], samples: Sequence[InstructionSample]) -
     }
 
 
+def score_choices(outputs: Sequence[str], samples: Sequence[InstructionSample]) -> dict[str, float]:
+    """Precision, recall and F1 of the names chosen, each a mean over samples, and unreadable ones.
+
+    The order of the names does not matter. A name that the list does not hold is a wrong one.
+    """
+    written = list(map(written_keys, outputs))
+    wanted = list(map(written_keys, _labels(samples)))
+    right = [len(ours & own) for ours, own in zip(written, wanted, strict=True)]
+    precision = [n / max(len(ours), 1) for n, ours in zip(right, written, strict=True)]
+    recall = [n / max(len(own), 1) for n, own in zip(right, wanted, strict=True)]
+    f1 = [2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall, strict=True)]
+    return {
+        "choice_precision": _mean(precision),
+        "choice_recall": _mean(recall),
+        "choice_f1": _mean(f1),
+        "unreadable": float(sum(not ours for ours in written)),
+    }
+
+
 TASK_SCORES: dict[HelperTask, TaskScore] = {
     "subquery": score_subqueries,
     "decompose": score_decompositions,
     "resolve": score_resolutions,
     "judge_gap": score_judgements,
     "topic": score_topics,
+    "choose_topics": score_choices,
 }
 
 

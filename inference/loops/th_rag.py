@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from inference.engines.contract import Constraint
 from inference.hierarchy.index import Evidence, HierarchyIndex, ScoredQuestion
+from inference.hierarchy.offers import SHORTLIST, Offer, TopicOffers
 from inference.loops.graph_reader import GraphReader
 from inference.loops.model_steps import ModelSteps
 from inference.loops.ras import as_history
@@ -15,7 +16,9 @@ from inference.loops.trace import Trace, TraceStep
 from models.formats.evidence_answer import evidence_answer_prompt
 from models.formats.records import QuestionRecord
 from models.formats.topic_choice import (
+    BOUNDS,
     Choice,
+    ChoiceLevel,
     choice_instruction,
     choice_prompt,
     choice_schema,
@@ -25,6 +28,11 @@ from models.formats.topic_choice import (
 
 Traversal = Literal["model", "embedding", "none"]
 TRAVERSALS = ("model", "embedding", "none")
+CHOICE_STEPS: dict[ChoiceLevel, str] = {
+    "topics": "choose topics",
+    "subtopics": "choose subtopics",
+}
+"""What the steps are called that a trained chooser takes over."""
 LONG_ANSWER_TOKENS = 100
 """A loop that may write more gives long answers (Table 9), else short ones (Table 10)."""
 
@@ -43,11 +51,11 @@ class ThRagSettings:
     max_answer_tokens: more than `LONG_ANSWER_TOKENS` asks for a long answer.
     """
 
-    topics: tuple[int, int] = (5, 10)
-    subtopics: tuple[int, int] = (10, 25)
+    topics: tuple[int, int] = BOUNDS["topics"]
+    subtopics: tuple[int, int] = BOUNDS["subtopics"]
     sentences: int = 30
     passages: int = 5
-    shortlist: int = 100
+    shortlist: int = SHORTLIST
     link_weight: float = 0.5
     name_weight: float = 0.2
     traversal: Traversal = "model"
@@ -73,6 +81,7 @@ class ThRagLoop:
         self.index = index
         self.settings = settings
         self.reader = reader
+        self.offers = TopicOffers(index, settings.topics, settings.subtopics, settings.shortlist)
 
     async def answer(self, record: QuestionRecord) -> Trace:
         """Choose topics and subtopics, gather sentences, answer."""
@@ -103,13 +112,11 @@ class ThRagLoop:
         """The chosen subtopics of all chosen topics (Algorithm 2, lines 3 to 9); None for all."""
         if self.settings.traversal == "none":
             return None
-        graph, most = self.index.graph, self.settings.shortlist
-        near = self.index.shortlist_topics(scored, most)
-        topics = await self._choose(near, graph.topics, "", trace)
+        graph = self.index.graph
+        topics = await self._choose(self.offers.topics(scored), trace)
 
         async def choose_under(topic: int) -> list[int]:
-            nearest = self.index.shortlist_subtopics(scored, topic, most)
-            return await self._choose(nearest, graph.subtopics, graph.topics[topic], trace)
+            return await self._choose(self.offers.subtopics(scored, topic), trace)
 
         chosen = await asyncio.gather(*map(choose_under, topics))
         trace.steps[-1].decision = "; ".join(
@@ -118,38 +125,39 @@ class ThRagLoop:
         )
         return list(dict.fromkeys(subtopic for found in chosen for subtopic in found))
 
-    async def _choose(
-        self, nearest: Sequence[int], names: Sequence[str], topic: str, trace: Trace
-    ) -> list[int]:
-        """Choose among numbers, the nearest first, by their names; no call where all are taken.
+    async def _choose(self, offer: Offer, trace: Trace) -> list[int]:
+        """Choose among what is offered; no call where all of it is taken.
 
         What the model invents is left out; where it chooses too few, the nearest fill up.
         """
-        level: Literal["topics", "subtopics"] = "subtopics" if topic else "topics"
-        least, most = self.settings.subtopics if topic else self.settings.topics
-        if len(nearest) <= least:
+        choice, nearest = offer.choice, offer.nearest
+        if offer.is_taken_whole:
             return list(nearest)
         if self.settings.traversal == "embedding":
-            return list(nearest[:most])
-        by_name = {names[number]: number for number in nearest}
-        choice = Choice(level, tuple(sorted(by_name)), least, most, topic)
-        text = await self.steps.ask(
-            f"choose {level}",
+            return list(nearest[: choice.most])
+        text = await self._ask(choice, trace)
+        parsed = parse_choice(text, choice.names)
+        what = choice.level + (f" of {choice.topic}" if choice.topic else "")
+        if parsed.invented:
+            trace.notes.append(f"{parsed.invented} {what} that the graph does not hold")
+        if not parsed.chosen:
+            trace.notes.append(f"no {what} chosen, the nearest taken: {text!r}")
+        chosen = [offer.numbers[name] for name in parsed.chosen[: choice.most]]
+        others = [number for number in nearest if number not in chosen]
+        return chosen + others[: max(0, choice.least - len(chosen))]
+
+    async def _ask(self, choice: Choice, trace: Trace) -> str:
+        """What the model writes; a trained chooser may write fewer than the least."""
+        step = CHOICE_STEPS[choice.level]
+        held_to = replace(choice, least=1) if step in self.steps.helpers else choice
+        return await self.steps.ask(
+            step,
             choice_instruction(choice),
             choice_prompt(trace.question, choice),
             trace,
             self._most_tokens(choice),
-            Constraint(json_schema=choice_schema(choice)),
+            Constraint(json_schema=choice_schema(held_to)),
         )
-        parsed = parse_choice(text, choice.names)
-        of_topic = f" of {topic}" if topic else ""
-        if parsed.invented:
-            trace.notes.append(f"{parsed.invented} {level}{of_topic} that the graph does not hold")
-        if not parsed.chosen:
-            trace.notes.append(f"no {level}{of_topic} chosen, the nearest taken: {text!r}")
-        chosen = [by_name[name] for name in parsed.chosen[:most]]
-        others = [number for number in nearest if number not in chosen]
-        return chosen + others[: max(0, least - len(chosen))]
 
     def _most_tokens(self, choice: Choice) -> int:
         """Room for the longest choice, however clumsily a model puts it into tokens."""

@@ -21,7 +21,7 @@ from models.formats.triples import Triple
 
 logger = logging.getLogger(__name__)
 Task = Literal["plan", "answer"]
-HelperTask = Literal["subquery", "decompose", "resolve", "judge_gap", "topic"]
+HelperTask = Literal["subquery", "decompose", "resolve", "judge_gap", "topic", "choose_topics"]
 
 
 class Record(Protocol):

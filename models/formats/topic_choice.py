@@ -10,6 +10,8 @@ from typing import Any, Literal
 from models.formats.history import one_line
 
 ChoiceLevel = Literal["topics", "subtopics"]
+BOUNDS: dict[ChoiceLevel, tuple[int, int]] = {"topics": (5, 10), "subtopics": (10, 25)}
+"""Least and most chosen, N_T and N_ST for each topic (TH-RAG §4.4)."""
 MOST_DEPTH = 6
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _BULLET = re.compile(r"^(?:[-*•]|\d+[.)])\s+")
@@ -92,6 +94,11 @@ def parse_choice(text: str, names: Sequence[str]) -> ParsedChoice:
     written = list(dict.fromkeys(_key(name) for name in _written(text) if name.strip()))
     chosen = [known[key] for key in written if key in known]
     return ParsedChoice(list(dict.fromkeys(chosen)), len(written) - len(chosen))
+
+
+def written_keys(text: str) -> set[str]:
+    """What `parse_choice` compares of the names that a model wrote, whatever the list holds."""
+    return {_key(name) for name in _written(text) if name.strip()}
 
 
 def _written(text: str) -> list[str]:

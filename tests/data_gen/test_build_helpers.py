@@ -184,6 +184,49 @@ def test_topics_of_a_world_keep_an_entity_in_one_split(world: Path, tmp_path: Pa
     assert len({label for labels in kinds.values() for label in labels}) > 3
 
 
+def offered(number: int, question_id: str, **change: Any) -> list[dict[str, Any]]:
+    """A question's choice of topics and of subtopics."""
+    asked = {"question": f"Who directed Zone {number}?", **change}
+    kinds = [f"Kind {n:02}" for n in range(12)]
+    return [
+        {"id": f"{question_id}/0", **asked, "level": "topics", "topic": "",
+         "names": ["Arts", "Cinema", "Music"], "chosen": ["Music", "Cinema"]},
+        {"id": f"{question_id}/1", **asked, "level": "subtopics", "topic": "Cinema",
+         "names": kinds, "chosen": [kinds[number]]},
+    ]  # fmt: skip
+
+
+def test_choices_of_topics_are_those_of_the_file(tmp_path: Path) -> None:
+    lines = [line for n in range(10) for line in offered(n, f"q{n}")]
+    again = [*offered(3, "other"), *offered(4, "q4", question="Who else?"), *offered(11, "q11")]
+    first = write_lines(tmp_path / "choices.jsonl", lines)
+    second = write_lines(tmp_path / "more.jsonl", again)
+    test = write_lines(tmp_path / "test.jsonl", [{**question(2), "id": "q2"}])
+    arguments = ("--source", f"choices={first}", "--source", f"choices={second}",
+                 "--exclude", test, "--fractions", "0.5,0.5,0")  # fmt: skip
+    summary = build("choose_topics", tmp_path / "out", *arguments)
+    assert summary["counts"]["questions of choices"] == 10
+    assert summary["counts"]["left out: a test question"] == 1
+    assert summary["counts"]["left out: same id again"] == 1
+    assert summary["counts"]["left out: the same question again"] == 1
+    splits = read_all(tmp_path / "out")
+    owners = [{s.source_id for s in splits[name]} for name in ("train", "dev")]
+    assert owners[0] and owners[1] and not owners[0] & owners[1]
+    assert owners[0] | owners[1] == {f"q{n}" for n in (0, 1, *range(3, 10), 11)}
+    by_id = {s.id: s for samples in splits.values() for s in samples}
+    assert len(by_id) == 20
+    topics, under = by_id["q5/choose_topics/0"], by_id["q5/choose_topics/1"]
+    assert topics.prompt == (
+        'Allowed topics: ["Arts", "Cinema", "Music"]\nQuestion: Who directed Zone 5?\n'
+        "Chosen topics:\n"
+    )
+    assert topics.label == '{"topics": ["Music", "Cinema"]}'
+    assert under.prompt.startswith('Allowed subtopics of Cinema: ["Kind 00", ')
+    assert under.label == '{"subtopics": ["Kind 05"]}'
+    limited = build("choose_topics", tmp_path / "few", *arguments[:2], "--limit", "3")
+    assert limited["counts"]["questions of choices"] == 3 and limited["figures"]["samples"] == 6
+
+
 def fails(tmp_path: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     done = run("build_helpers.py", *arguments, "--out", tmp_path / "o", *QUICK, cwd=tmp_path)
     assert done.returncode != 0 and not (tmp_path / "o").exists()
@@ -206,6 +249,26 @@ def test_what_cannot_be_built_is_said(questions: Path, world: Path, tmp_path: Pa
     (changed / "card.json").write_text(json.dumps({**card, "seed": 5}), encoding="utf-8")
     said = fails(tmp_path, "--task", "topic", "--source", f"world={changed}").stderr
     assert "not the world" in said
+
+
+def test_choices_that_cannot_be_built_from_are_said(questions: Path, tmp_path: Path) -> None:
+    choose = ("--task", "choose_topics", "--source")
+    said = fails(tmp_path, *choose, f"2wikimultihopqa={questions}").stderr
+    assert "Give choices=FILE, which inference/offer_topics.py wrote" in said
+    lines = [*offered(0, "q0"), *offered(1, "q1")]
+    lines[2] |= {"level": "themes"}
+    broken = write_lines(tmp_path / "broken.jsonl", lines)
+    said = fails(tmp_path, *choose, f"choices={broken}").stderr
+    assert f"{broken}:3: field 'level': is 'themes'" in said
+    summary = build("choose_topics", tmp_path / "out", "--source", f"choices={broken}",
+                    "--skip-bad")  # fmt: skip
+    assert summary["figures"]["samples"] == 3
+    card = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))
+    assert card["skipped_records"] == {"choices": 1}
+    empty = write_lines(tmp_path / "empty.jsonl", [])
+    assert "no annotation for the task" in fails(tmp_path, *choose, f"choices={empty}").stderr
+    said = fails(tmp_path, "--task", "decompose", "--source", f"choices={broken}").stderr
+    assert "it is for --task choose_topics alone" in said
 
 
 @pytest.mark.slow

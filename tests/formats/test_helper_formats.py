@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from models.formats.decomposer import decompose_prompt
 from models.formats.gap_judge import ENOUGH, format_gap, gap_prompt, parse_gap
+from models.formats.offered_choice import OfferedChoice
 from models.formats.query_triplets import QueryTriplet, format_query_triplets
 from models.formats.records import InstructionSample
 from models.formats.resolver import (
@@ -147,6 +148,8 @@ def test_the_documentation_shows_the_prompts_as_they_are() -> None:
     question, text = "Where was the director of Dawn born?", "Ana Lis was born in Brill."
     film = "Dawn: Dawn is a film by Ana Lis."
     born = QueryTriplet("Ana Lis", "place of birth", "?")
+    names = ["Biography", "Cinema", "Geography", "Music"]
+    offered = OfferedChoice("a1/0", question, "topics", "", names, ["Biography", "Cinema"])
     assert {task: (s.prompt, s.label) for task, s in samples.items()} == {
         "subquery": (
             subquery_writer_prompt(
@@ -167,5 +170,6 @@ def test_the_documentation_shows_the_prompts_as_they_are() -> None:
             format_gap([born]),
         ),
         "topic": (topic_prompt("Ana Lis", film), format_topic(Topic("Biography", "Person"))),
+        "choose_topics": (offered.prompt, offered.label),
     }
     assert set(samples) == set(InstructionSample.tasks)

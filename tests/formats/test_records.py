@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.formats.history import HistoryStep
+from models.formats.offered_choice import OfferedChoice
 from models.formats.records import (
     DecompositionStep,
     InstructionSample,
@@ -43,8 +44,17 @@ SAMPLES = st.builds(
     st.lists(st.builds(HistoryStep, TEXT, TRIPLES.map(tuple))),
     TEXT,
 )
+NAMES = st.lists(TEXT.filter(str.strip), min_size=1, unique=True)
+CHOICES = st.builds(
+    lambda question_id, number, question, topic, names: OfferedChoice(
+        f"{question_id}/{number}", question, "subtopics" if topic else "topics", topic, names,
+        names[: number + 1][::-1],
+    ),
+    TEXT.filter(bool), st.integers(0, 5), TEXT, st.just("") | TEXT.filter(str.strip), NAMES,
+)  # fmt: skip
 RECORDS = (
     QUESTIONS
+    | CHOICES
     | SAMPLES
     | st.builds(PassageRecord, TEXT, TEXT, TEXT)
     | st.builds(TriplesSample, TEXT, TEXT, TRIPLES)
@@ -59,7 +69,12 @@ RECORDS = (
 
 @given(RECORDS)
 def test_round_trip_through_json(
-    record: QuestionRecord | RasSample | PassageRecord | TriplesSample | InstructionSample,
+    record: QuestionRecord
+    | RasSample
+    | PassageRecord
+    | TriplesSample
+    | InstructionSample
+    | OfferedChoice,
 ) -> None:
     text = json.dumps(record.to_json())
     assert type(record).from_json(json.loads(text)) == record
@@ -141,3 +156,34 @@ def test_failed_writing_keeps_the_old_file(tmp_path: Path) -> None:
         write_records(path, (record for _ in "a" for record in broken()))
     assert [p.name for p in tmp_path.iterdir()] == ["corpus.jsonl"]
     assert len(list(read_records(path, PassageRecord))) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"id": "a"}, "'id': is 'a'"),
+        ({"id": "a/"}, "'id': is 'a/'"),
+        ({"level": "themes"}, "'level': is 'themes'. Write 'topics' or 'subtopics'"),
+        ({"level": "subtopics"}, "'topic': is '' for subtopics"),
+        ({"topic": "Arts"}, "'topic': is 'Arts' for topics"),
+        ({"names": []}, "'names': no name in it"),
+        ({"names": ["Cinema", 3]}, r"'names\[1\]': has the wrong form"),
+        ({"names": ["Cinema", "Cinema"]}, "'names': holds a name twice"),
+        ({"chosen": []}, "'chosen': no name in it"),
+        ({"chosen": ["Music"]}, "'chosen': \"Music\" is not among 'names'"),
+    ],
+)
+def test_an_offered_choice_that_cannot_be_is_named(change: dict[str, object], problem: str) -> None:
+    right = {"id": "a/0", "question": "q", "level": "topics", "names": ["Cinema"],
+             "chosen": ["Cinema"]}  # fmt: skip
+    assert OfferedChoice.from_json(right).question_id == "a"
+    with pytest.raises(RecordError, match=f"^f.jsonl:3: field {problem}"):
+        OfferedChoice.from_json({**right, **change}, "f.jsonl:3")
+
+
+def test_a_label_holds_no_more_than_may_be_chosen() -> None:
+    names = [f"Topic {number}" for number in range(30)]
+    choice = OfferedChoice("a/0", "q", "topics", "", names, names[::-1])
+    assert json.loads(choice.label) == {"topics": names[:19:-1]}
+    under = OfferedChoice("a/1", "q", "subtopics", "Arts", names, names[::-1])
+    assert len(json.loads(under.label)["subtopics"]) == 25

@@ -19,6 +19,7 @@ from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_tex
 from inference.engines.contract import Request
 from inference.hierarchy.index import HierarchyIndex
 from inference.indexing_cost import read_cost
+from models.checkpoint import component_fingerprint
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from models.sentence_encoder import load_sentence_encoder
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
@@ -265,3 +266,32 @@ def test_ask_chooses_topics_through_a_constrained_backbone(
     assert step["decision"].split(": ")[0] in graph.topics
     assert trace["bill"]["llm_calls"] == 2
     assert not [note for note in trace["notes"] if "does not hold" in note]
+
+
+def test_a_trained_chooser_is_served_and_part_of_the_settings(
+    build: Run, engines: list[ScriptedEngine], backbone: Path, run: Run, tmp_path: Path
+) -> None:
+    build(*PASSAGES[:2])
+    chooser = helper_component(tmp_path / "chooser", backbone, "choose_topics")
+    wrong = helper_component(tmp_path / "wrong", backbone, "topic")
+    write_records(tmp_path / "questions.jsonl", [QuestionRecord("q", "Where was Ada born?", "")])
+    evaluate = (
+        inference.evaluate.main, "--loop", "th_rag", "--dataset", tmp_path / "questions.jsonl",
+        "--ras", "none", "--backbone", backbone, "--engine", "transformers", "--dtype", "float32",
+        "--max-answer-tokens", 3, "--hierarchy", tmp_path / "h", "--most-topics", 1,
+        "--most-subtopics", 1, "--out", tmp_path / "out",
+    )  # fmt: skip
+    results = run(*evaluate, "--topic-chooser", chooser)
+    assert (results["n"], results["errors"]) == (1, 0)
+    trace = json.loads((tmp_path / "out" / "traces.jsonl").read_text())
+    # One choice of topics, perhaps one of subtopics, and the answer; a schema leaves nothing wrong.
+    assert trace["bill"]["llm_calls"] in (2, 3)
+    assert not [note for note in trace["notes"] if "does not hold" in note]
+    settings = json.loads((tmp_path / "out" / "settings.json").read_text())
+    assert settings["topic_chooser"] == component_fingerprint(chooser)
+    with pytest.raises(SystemExit, match="begun with topic_chooser"):
+        run(*evaluate, "--resume")
+    with pytest.raises(SystemExit, match="is a helper for the task 'topic', and 'choose_topics'"):
+        run(*evaluate, "--topic-chooser", wrong)
+    with pytest.raises(SystemExit, match=r"--topic-chooser .* with --traversal none"):
+        run(*evaluate, "--topic-chooser", chooser, "--traversal", "none")

@@ -20,7 +20,7 @@ from inference.hierarchy.index import HierarchyIndex
 from inference.hierarchy.kinds import KindTopics
 from inference.loops.graph_reader import GraphReader
 from inference.loops.model_steps import ModelSteps
-from inference.loops.th_rag import ThRagLoop, ThRagSettings
+from inference.loops.th_rag import CHOICE_STEPS, ThRagLoop, ThRagSettings
 from inference.loops.trace import Trace
 from inference.run_questions import run_questions
 from inference.triple_cache import TripleCache
@@ -229,6 +229,26 @@ async def test_a_choice_is_held_to_what_the_graph_holds(index: HierarchyIndex) -
     names = schema["items"]["enum"]
     assert len(names) == 4 and set(names) <= set(index.graph.topics)
     assert f"Allowed topics: {json.dumps(names)}\n" in prompt_text(choice)
+
+
+async def test_a_trained_chooser_reads_the_bare_prompt_and_may_choose_fewer(
+    index: HierarchyIndex,
+) -> None:
+    """The nearest fill up what it leaves open, at both levels."""
+    engine = ScriptedEngine(chooses('{"topics": ["Cinema"], "subtopics": ["Region"]}'))
+    helper = dict.fromkeys(CHOICE_STEPS.values(), lambda prompt: Request(prompt=prompt))
+    settings = replace(SETTINGS, topics=(3, 6), subtopics=(2, 3), traversal="model")
+    loop = ThRagLoop(ModelSteps(engine, helper), index, settings)
+    trace = await loop.answer(QuestionRecord("q", "Which region is it in?", ""))
+    *choices, answer = engine.requests
+    assert answer.messages and not any(request.messages for request in choices)
+    assert {(request.prompt or "").partition(" ")[0] for request in choices} == {"Allowed"}
+    schemas = [json.loads(r.constraint.json_schema) for r in choices if r.constraint]
+    assert schemas[0]["properties"]["topics"]["minItems"] == 1
+    for schema in schemas[1:]:
+        assert schema["properties"]["subtopics"]["minItems"] == 1
+    chosen = [part.split(": ")[0] for part in trace.steps[0].decision.split("; ")]
+    assert chosen[0] == "Cinema" and len(chosen) == 3
 
 
 @pytest.mark.parametrize(

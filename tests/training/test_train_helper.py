@@ -76,6 +76,7 @@ def test_every_label_scores_full_marks() -> None:
         "resolve": ["Dawn | director | Ana Lis", "nothing"],
         "judge_gap": ["Dawn | director | ?", "enough"],
         "topic": ["Cinema | Film", "Biography | Person"],
+        "choose_topics": ['{"topics": ["Cinema"]}', '{"subtopics": ["Film", "Person"]}'],
     }
     for task, wanted in labels.items():
         figures = scores(task, wanted, wanted)
@@ -113,6 +114,21 @@ def test_resolutions_are_scored_by_told_or_not_and_by_value() -> None:
     figures = scores("resolve", labels, ["Dawn | director | Ana Lis", "nothing", "x | y | z"])
     assert figures["told_accuracy"] == pytest.approx(1 / 3)
     assert figures["filled_exact_match"] == 1.0
+
+
+def test_choices_are_scored_by_their_names_in_any_order() -> None:
+    labels = ['{"topics": ["Cinema", "Music"]}'] * 4
+    outputs = [
+        '{"topics": ["music", "Cinema"]}',
+        '{"topics": ["Cinema", "Alchemy", "Sp',
+        '{"topics": ["Alchemy"]}',
+        "",
+    ]
+    figures = scores("choose_topics", labels, outputs)
+    assert figures["choice_precision"] == pytest.approx((1 + 1 / 2 + 0 + 0) / 4)
+    assert figures["choice_recall"] == pytest.approx((1 + 1 / 2 + 0 + 0) / 4)
+    assert figures["choice_f1"] == pytest.approx((1 + 1 / 2 + 0 + 0) / 4)
+    assert figures["unreadable"] == 1.0
 
 
 def test_topics_are_scored_level_by_level() -> None:
