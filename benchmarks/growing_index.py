@@ -33,7 +33,7 @@ from inference.propositions.index import PropositionIndex
 from inference.propositions.parts import VECTORS_FILE, part_folders
 from inference.retrieval.passages import Passage, load_corpus
 from inference.triple_cache import passage_key
-from models.sentence_encoder import load_sentence_encoder
+from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -65,9 +65,8 @@ def _run(script: str, *arguments: object) -> dict[str, Any]:
     return result
 
 
-def same_index(grown: Path, fresh: Path) -> dict[str, Any]:
+def same_index(grown: Path, fresh: Path, encoder: SentenceEncoder) -> dict[str, Any]:
     """Whether two indexes hold the same, and how far their vectors are apart."""
-    encoder = load_sentence_encoder("minilm")
     one, other = (PropositionIndex.load(folder, encoder) for folder in (grown, fresh))
     same = one.propositions == other.propositions
     apart = float(np.abs(_vectors(grown) - _vectors(fresh)).max()) if same else None
@@ -112,7 +111,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "alone": run(out / "alone", alone, "empty.sqlite", whole),
         "fresh": run(fresh, options.corpus, "triples.sqlite", whole),
     }
-    figures: dict[str, Any] = {"builds": builds, **same_index(grown, fresh)}
+    figures: dict[str, Any] = {
+        "builds": builds,
+        **same_index(grown, fresh, load_sentence_encoder("minilm")),
+    }
     figures["ratio_added_vs_alone"] = builds["added"]["seconds"] / builds["alone"]["seconds"]
     if options.questions:
         figures |= _compare_answers(options, grown, fresh)
