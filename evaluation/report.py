@@ -36,6 +36,14 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
     console.print(table)
 
 
+def report_counts(title: str, counts: Mapping[str, Any], out: Path, as_json: bool) -> None:
+    """End a command that wrote `out`: a table of what it counted, and with `as_json` the same."""
+    rows = [[name, value] for name, value in counts.items()]
+    print_table(f"{title} {out}", ["what", "count"], rows)
+    if as_json:
+        emit_json({"out": str(out), **counts})
+
+
 def emit_json(obj: Any) -> None:
     """Print one JSON object as one line on standard output, to be the last of a command.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.report import emit_json, print_table
+from evaluation.report import report_counts
 from inference.command_line import command, configure_logging, positive_int
 from inference.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.corpus_arguments import add_corpus_arguments, documents_from
@@ -150,10 +150,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     configure_logging()
     counts = _run(arguments)
-    rows = [[name, value] for name, value in counts.items()]
-    print_table(f"Hierarchy in {arguments.out}", ["what", "count"], rows)
-    if arguments.json:
-        emit_json({"out": str(arguments.out), **counts})
+    report_counts("Hierarchy in", counts, arguments.out, arguments.json)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.report import emit_json, print_table
+from evaluation.report import report_counts
 from inference.command_line import command, configure_logging
 from inference.components import (
     DEFAULT_CHECKPOINTS,
@@ -155,10 +155,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     configure_logging()
     counts = asyncio.run(_run(arguments))
-    rows = [[name, value] for name, value in counts.items()]
-    print_table(f"Knowledge base in {arguments.out}", ["what", "count"], rows)
-    if arguments.json:
-        emit_json({"out": str(arguments.out), **counts})
+    report_counts("Knowledge base in", counts, arguments.out, arguments.json)
 
 
 if __name__ == "__main__":

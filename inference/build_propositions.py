@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.report import emit_json, print_table
+from evaluation.report import report_counts
 from inference.command_line import command, configure_logging
 from inference.components import T2T_ADAPTER, Component
 from inference.corpus_arguments import add_corpus_arguments, documents_from
@@ -168,10 +168,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     configure_logging()
     counts = asyncio.run(_run(arguments))
-    rows = [[name, value] for name, value in counts.items()]
-    print_table(f"Proposition index in {arguments.out}", ["what", "count"], rows)
-    if arguments.json:
-        emit_json({"out": str(arguments.out), **counts})
+    report_counts("Proposition index in", counts, arguments.out, arguments.json)
 
 
 if __name__ == "__main__":

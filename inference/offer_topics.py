@@ -17,7 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.report import emit_json, print_table
+from evaluation.report import report_counts
 from inference.command_line import command, configure_logging, positive_int
 from inference.evaluation_run import read_questions
 from inference.hierarchy.database import HierarchyError
@@ -156,10 +156,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     configure_logging()
     counts = _run(arguments)
-    rows = [[name, value] for name, value in counts.items()]
-    print_table(f"Choices in {arguments.out}", ["what", "count"], rows)
-    if arguments.json:
-        emit_json({"out": str(arguments.out), **counts})
+    report_counts("Choices in", counts, arguments.out, arguments.json)
 
 
 if __name__ == "__main__":
