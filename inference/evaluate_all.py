@@ -25,7 +25,7 @@ from inference.corpus_arguments import add_searched_corpus
 from inference.evaluation_log import SETTINGS_FILE, EvaluationLogError
 from inference.evaluation_run import INDEXES, Evaluation, read_questions, run_evaluation
 from inference.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
-from inference.open_loop import engine_of, read_components
+from inference.open_loop import LoopComponents, engine_of, read_components
 
 PLACEHOLDER = "{dataset}"
 TABLE_FILE = "compared.md"
@@ -123,13 +123,14 @@ def check_inputs(planned: Mapping[tuple[str, str], Evaluation]) -> None:
 
 async def run_all(planned: Mapping[tuple[str, str], Evaluation]) -> None:
     """Run one after the other, on one engine for all that share a backbone."""
-    by_backbone: dict[str, list[Evaluation]] = {}
+    by_backbone: dict[str, list[tuple[Evaluation, LoopComponents]]] = {}
     for run in planned.values():
-        by_backbone.setdefault(read_components(run.options).backbone, []).append(run)
+        parts = read_components(run.options)
+        by_backbone.setdefault(parts.backbone, []).append((run, parts))
     for runs in by_backbone.values():
-        engine = engine_of([run.options for run in runs])
+        engine = engine_of(runs[0][0].options.engine, [parts for _, parts in runs])
         try:
-            for run in runs:
+            for run, _ in runs:
                 await run_evaluation(run, engine)
         finally:
             await engine.close()

@@ -12,6 +12,7 @@ from inference.components import (
 )
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
+from inference.engines.options import EngineOptions
 from inference.extraction import TripleExtractor
 from inference.loop_groups import T2RAG, TH_RAG, TRIG_NAV, helpers_of
 from inference.loop_options import LOOPS_OVER_TRIPLES, MULTI_ROUND_BASELINES, LoopOptions
@@ -92,14 +93,13 @@ def read_components(options: LoopOptions) -> LoopComponents:
     return LoopComponents(ras, t2t, _open_helpers(options), options.backbone)
 
 
-def engine_of(loops: Sequence[LoopOptions]) -> Engine:
+def engine_of(options: EngineOptions, loops: Sequence[LoopComponents]) -> Engine:
     """One engine that serves every component of several loops over one backbone.
 
-    Raises CheckpointError for a folder that is no component or belongs to another backbone.
+    Raises CheckpointError for a component that belongs to another backbone.
     """
-    parts = [read_components(options) for options in loops]
-    adapters = {name: c.folder for part in parts for name, c in part.adapters.items()}
-    return build_engine(loops[0].engine, backbone=parts[0].backbone, adapters=adapters)
+    adapters = {name: c.folder for parts in loops for name, c in parts.adapters.items()}
+    return build_engine(options, backbone=loops[0].backbone, adapters=adapters)
 
 
 def open_loop(
@@ -115,7 +115,7 @@ def open_loop(
     """
     parts = read_components(options)
     ras, t2t, helpers = parts.ras, parts.t2t, parts.helpers
-    engine = engine_of([options]) if shared is None else shared
+    engine = engine_of(options.engine, [parts]) if shared is None else shared
     reader = GraphReader(
         engine,
         reader_inputs(ras) if ras else chat_input,
