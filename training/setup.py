@@ -185,7 +185,7 @@ def run_training(recipe: Recipe, args: Any, stop: StopRequest | None = None) -> 
     clock = Clock(train.max_train_minutes)
     if train.gradient_checkpointing:
         recipe.module.gradient_checkpointing_enable()  # type: ignore[operator]
-    trainer = _trainer(recipe, args, clock)
+    trainer = trainer_of(recipe, args, clock)
     check_launch(args, trainer.accelerator.distributed_type, train.num_processes)
     progress = Progress(clock)
     trainer.add_callback(progress)
@@ -279,7 +279,8 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _trainer(recipe: Recipe, args: Any, clock: Clock) -> ComponentTrainer:
+def trainer_of(recipe: Recipe, args: Any, clock: Clock) -> ComponentTrainer:
+    """The recipe's trainer; what reports, stops and saves its training is the caller's."""
     validate = recipe.validate or (lambda accelerator: {})
     trainer = ComponentTrainer(
         module=recipe.module,

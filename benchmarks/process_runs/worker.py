@@ -12,19 +12,20 @@ import logging
 import resource
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import gather_object
-from transformers import PrinterCallback, TrainerCallback
+from transformers import TrainerCallback
 
 from training.agreement import together
 from training.arguments import check_launch, training_arguments
 from training.config import load_config
 from training.schedule import Clock
 from training.settings import RasSettings, T2TSettings, TriRagSettings
-from training.trainer import ComponentTrainer
+from training.setup import Recipe, trainer_of
 
 SETTINGS: dict[str, type[T2TSettings]] = {
     "t2t": T2TSettings,
@@ -72,22 +73,13 @@ def measure(config: Path, overrides: list[str]) -> dict[str, Any] | None:
     args.save_strategy = "no"
     prepare = importlib.import_module(f"training.train_{component}").prepare
 
-    def start() -> Any:
+    def start() -> Recipe:
         torch.manual_seed(settings.train.seed)
-        return prepare(settings)
+        recipe: Recipe = prepare(settings)
+        return recipe
 
     recipe = together(start)
-    trainer = ComponentTrainer(
-        module=recipe.module,
-        args=args,
-        train_dataset=recipe.train,
-        collator=recipe.collate,
-        lengths=recipe.train.lengths,
-        settings=settings.train,
-        validate=dict,
-        clock=Clock(0.0),
-    )
-    trainer.remove_callback(PrinterCallback)
+    trainer = trainer_of(replace(recipe, validate=None), args, Clock(0.0))
     check_launch(args, trainer.accelerator.distributed_type, settings.train.num_processes)
     # Preparing FSDP on CPUs makes accelerate forget its kind.
     kind = trainer.accelerator.distributed_type.value
