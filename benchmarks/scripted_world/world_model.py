@@ -201,9 +201,7 @@ class WorldModel:
 
     def thought(self, prompt: str) -> str:
         """The last fact found that no thought has told yet, or the answer (IRCoT)."""
-        record = self.record(prompt)
-        facts = self.world.stated(prompt)
-        answer = record and answer_from(record, facts)
+        record, facts, answer = self._settled(prompt)
         if record is None or answer:
             return f"So the answer is: {answer or UNKNOWN}."
         thoughts = self.world.stated("\n".join(labelled(prompt, "Thought")))
@@ -212,9 +210,7 @@ class WorldModel:
 
     def action(self, prompt: str) -> str:
         """A search for the first fact that is missing, or the answer (ReAct)."""
-        record = self.record(prompt)
-        facts = self.world.stated(prompt)
-        answer = record and answer_from(record, facts)
+        record, facts, answer = self._settled(prompt)
         if record is None or answer:
             return f"I know enough.\nAction: Finish[{answer or UNKNOWN}]"
         return f"I need one more fact.\nAction: Search[{unanswered(record, facts)[0]}]"
@@ -237,6 +233,12 @@ class WorldModel:
         if record is None or answer:
             return f"So the final answer is: {answer or UNKNOWN}"
         return f"Follow up: {unanswered(record, facts)[0]}"
+
+    def _settled(self, prompt: str) -> tuple[QuestionRecord | None, list[Triple], str | None]:
+        """The prompt's question, the facts that it states, and the answer that these settle."""
+        record = self.record(prompt)
+        facts = self.world.stated(prompt)
+        return record, facts, answer_from(record, facts) if record else None
 
     def record(self, prompt: str) -> QuestionRecord | None:
         """The record of the question that the prompt asks last; None for one it never heard."""
