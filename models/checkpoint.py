@@ -75,7 +75,7 @@ def write_component(
             write_json(temporary / CONFIG_FILE, {**config, "format_version": FORMAT_VERSION})
             write_manifest(temporary, provenance or {})
     except (OSError, SafetensorError) as error:
-        if not _is_disk_full(error):
+        if not is_disk_full(error):
             raise
         raise _disk_full(folder, free, needed_bytes) from error
 
@@ -219,8 +219,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _is_disk_full(error: Exception) -> bool:
-    """Safetensors wraps the system's error in one of its own and keeps only the text."""
+def is_disk_full(error: Exception) -> bool:
+    """Return whether an error of the system or of safetensors means that a disk is full."""
+    # Safetensors wraps the system's error in one of its own and keeps only the text.
     return getattr(error, "errno", None) in DISK_FULL or any(
         f"os error {code}" in str(error) for code in DISK_FULL
     )

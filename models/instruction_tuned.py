@@ -15,7 +15,13 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.backbone import backbone_id, load_backbone
-from models.checkpoint import check_backbone, read_component_config, write_component
+from models.checkpoint import (
+    NotACheckpointError,
+    check_backbone,
+    read_component_config,
+    write_component,
+)
+from models.formats.records import HelperTask
 from models.instruction_processor import InstructionProcessor
 from models.lora import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
 from models.tuned_model import TunedModel
@@ -56,6 +62,21 @@ class InstructionTunedConfig:
     def processor(self, tokenizer: PreTrainedTokenizerBase) -> InstructionProcessor:
         """What turns prompts into this helper's ids."""
         return InstructionProcessor(tokenizer, self.max_input_tokens, self.max_output_tokens)
+
+
+def read_helper_config(folder: str | Path, task: HelperTask) -> InstructionTunedConfig:
+    """Read the settings of a helper that was trained for `task`.
+
+    Raises:
+        NotACheckpointError: no helper, or one for another task. TruncatedCheckpointError.
+    """
+    config = InstructionTunedConfig.from_dict(read_component_config(folder, COMPONENT))
+    if config.task != task:
+        raise NotACheckpointError(
+            f"{folder} is a helper for the task '{config.task}', and '{task}' is needed here. "
+            "Give the folder of a helper that was trained for it."
+        )
+    return config
 
 
 class InstructionTuned(TunedModel):

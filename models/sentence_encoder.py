@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from models.backbone import quiet_progress
+from models.smollm2 import quiet_progress
 
 FloatArray = npt.NDArray[np.float32]
 

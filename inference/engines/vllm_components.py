@@ -19,7 +19,8 @@ from inference.engines.transformers_components import default_device
 from inference.engines.vllm_settings import VLLMSettings, lora_rank_for
 from inference.exports.prefix import layer_tensors, prefix_states
 from models.atomic import atomic_directory
-from models.backbone import backbone_id, cache_folder, load_tokenizer, resolve_backbone
+from models.backbone import backbone_id, load_tokenizer, resolve_backbone
+from models.cache import cache_errors, cache_folder
 from models.checkpoint import component_fingerprint, read_component_config
 from models.condition_extractor_config import Adaptation, ConditionExtractorConfig
 from models.text_to_triples import TextToTriplesConfig
@@ -106,7 +107,7 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         path = prefix_path(self.prefix_folder, prefix)
         if not path.is_file():
             states = prefix_states(folder, read_component_config(folder), adapter)
-            with atomic_directory(path.parent) as target:
+            with cache_errors(self.prefix_folder), atomic_directory(path.parent) as target:
                 save_file(layer_tensors(states), target / path.name, metadata={"format": "pt"})
         return prefix
 

@@ -152,18 +152,20 @@ def main_module_hidden() -> Iterator[None]:
     """Keep spawned processes from importing the command that runs here.
 
     It would take them seconds and memory, and numba, which comes along, breaks vLLM's start on a
-    CPU.
+    CPU. The file's name is taken away and not set to None: `inspect.getmodule`, which vLLM calls
+    when it looks at a model's class for the first time on a machine, raises on a module whose file
+    is None.
     """
-    main: Any = sys.modules["__main__"]
-    names = ("__file__", "__spec__")
-    saved = {name: getattr(main, name) for name in names if hasattr(main, name)}
-    for name in saved:
-        setattr(main, name, None)
+    main = vars(sys.modules["__main__"])
+    saved = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    main.pop("__file__", None)
+    main["__spec__"] = None
     try:
         yield
     finally:
+        del main["__spec__"]
         for name, value in saved.items():
-            setattr(main, name, value)
+            main[name] = value
 
 
 def _progress_logger(progress: Progress) -> Any:

