@@ -1,0 +1,339 @@
+"""Write docs/results.md and docs/reproduce.md from the measurements in benchmarks/results/.
+
+python benchmarks/results_page.py           # write the pages, and README.md's table if it has one
+python benchmarks/results_page.py --check   # status 1 and the first line that differs
+
+Texts are templates in benchmarks/templates/; every figure in them is an expression over run.json
+and results.json of benchmarks/record.py, over predictions, or over the metrics of checkpoints/.
+Intervals and tests are those of evaluation/significance.py, computed anew.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+# A script run by path finds its packages even where the project is not installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import jinja2
+
+from benchmarks.record import RESULTS, ROOT, RUN_FILE
+from evaluation.commands import one_line_errors
+from evaluation.compare import compare_runs
+from evaluation.error_analysis import STAGES
+from evaluation.report import print_table
+from evaluation.runs import RESULTS_FILE, Run, read_run
+from evaluation.significance import bootstrap_interval, paired_bootstrap
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+CHECKPOINTS = ROOT / "checkpoints"
+PAGES = {"docs/results.md": "results.md.j2", "docs/reproduce.md": "reproduce.md.j2"}
+README_TEMPLATE = "readme_results.md.j2"
+README_TABLE = re.compile(r"(<!-- results: begin -->\n)(.*?)(<!-- results: end -->)", re.DOTALL)
+EVALUATIONS = "evaluations"
+WITHOUT = "__no_derived"
+BASELINE = "ras_no_planning"
+TITLES = {"2wikimultihopqa": "2WikiMultihopQA", "hotpotqa": "HotpotQA", "musique": "MuSiQue"}
+ALL_TYPES = "all"
+# Differences with a smaller p-value are called so.
+LEVEL = 0.05
+# Rounding of the means that results.json and the predictions give independently.
+_SAME = 1e-9
+
+
+class PageError(ValueError):
+    """Files that no page can be made of; the message says which."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One folder of benchmarks/record.py."""
+
+    name: str
+    folder: Path
+    run: Mapping[str, Any]
+    results: Any
+
+    @property
+    def outcome(self) -> list[str]:
+        """The files beside run.json."""
+        return sorted(path.name for path in self.folder.iterdir() if path.name != RUN_FILE)
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """All evaluations over one data set; `runs` by loop, variants under their own names."""
+
+    name: str
+    runs: Mapping[str, Run] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The data set's name in print."""
+        return TITLES.get(self.name, self.name)
+
+    @property
+    def loops(self) -> list[str]:
+        """Loops as they ship."""
+        return [name for name in self.runs if not name.endswith(WITHOUT)]
+
+    @cached_property
+    def compared(self) -> dict[str, Any]:
+        """`compare_runs` of the loops as they ship, against retrieving once where that is there."""
+        base = BASELINE if BASELINE in self.loops else None
+        return compare_runs([self.runs[loop] for loop in self.loops], base)
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The loop with the highest F1."""
+        return dict(max(self.compared["runs"], key=lambda run: float(run["f1"]["mean"])))
+
+    def figures(self, loop: str) -> dict[str, Any]:
+        """A loop's figures in `compared`."""
+        return next(run for run in self.compared["runs"] if run["label"] == loop)
+
+    @cached_property
+    def types(self) -> dict[str, int]:
+        """Questions by type, the most first."""
+        scores = next(iter(self.runs.values())).scores.values()
+        names = [score.type for score in scores if score.type]
+        return dict(sorted(((n, names.count(n)) for n in set(names)), key=lambda p: (-p[1], p[0])))
+
+    def f1_by_type(self, loop: str) -> dict[str, dict[str, float]]:
+        """F1 of each type with its interval."""
+        return {name: asdict(bootstrap_interval(self._f1(loop, name))) for name in self.types}
+
+    def _f1(self, loop: str, kind: str) -> list[float]:
+        scores = self.runs[loop].scores
+        order = next(iter(self.runs.values())).scores
+        return [scores[id_].f1 for id_, s in order.items() if kind in (ALL_TYPES, s.type)]
+
+    @property
+    def ruled(self) -> list[str]:
+        """Loops whose reader was given derived comparisons; `none` has no facts to derive from."""
+        told = {name: self.runs[name].results.get("derive_comparisons") for name in self.loops}
+        return [name for name, given in told.items() if given and name != "none"]
+
+    def worst_stage(self, loop: str) -> str:
+        """The stage that lost most questions."""
+        lost = {stage: n for stage, n in self.stages[loop].items() if stage != "correct"}
+        return max(lost, key=lambda stage: lost[stage])
+
+    @property
+    def stages(self) -> dict[str, Mapping[str, int]]:
+        """How many questions of each loop ended at each stage."""
+        return {name: self.runs[name].results["stages"] for name in self.loops}
+
+    @cached_property
+    def ablated(self) -> list[dict[str, Any]]:
+        """F1 with and without derived comparisons, paired, over all questions and by type."""
+        rows = []
+        for loop in self.loops:
+            if loop + WITHOUT not in self.runs:
+                continue
+            for kind in (ALL_TYPES, *self.types):
+                have, lack = self._f1(loop, kind), self._f1(loop + WITHOUT, kind)
+                row = {"loop": loop, "type": kind, "n": len(have)}
+                row["with"], row["without"] = map(asdict, map(bootstrap_interval, (have, lack)))
+                rows.append({**row, "gain": asdict(paired_bootstrap(lack, have))})
+        return rows
+
+
+def read_records(results: Path) -> dict[str, Record]:
+    """Every record below a folder, by name. Raises PageError for one that is not whole."""
+    found = {}
+    for file in sorted(results.rglob(RUN_FILE)):
+        folder = file.parent
+        if not (folder / RESULTS_FILE).is_file():
+            raise PageError(f"{folder} holds {RUN_FILE} without {RESULTS_FILE}: record it again")
+        run, outcome = (json.loads(path.read_bytes()) for path in (file, folder / RESULTS_FILE))
+        name = folder.relative_to(results).as_posix()
+        found[name] = Record(name, folder, run, outcome)
+    return found
+
+
+def read_sets(records: Mapping[str, Record]) -> list[QuestionSet]:
+    """The evaluations by data set, in the order of `TITLES`, then of their names."""
+    sets: dict[str, dict[str, Run]] = {}
+    for record in records.values():
+        parts = record.name.split("/")
+        if parts[0] == EVALUATIONS and len(parts) == 3:
+            run = read_run(f"{parts[2]}={record.folder}")
+            _check_means(record, run)
+            sets.setdefault(parts[1], {})[parts[2]] = replace(run, dataset=parts[1])
+    order = [*TITLES, *sorted(set(sets).difference(TITLES))]
+    return [QuestionSet(name, sets[name]) for name in order if name in sets]
+
+
+def _check_means(record: Record, run: Run) -> None:
+    for name in ("em", "f1"):
+        values = run.values(name)
+        if abs(sum(values) / len(values) - record.results[name]) > _SAME:
+            raise PageError(f"{record.folder}: predictions and results differ in {name}")
+
+
+def read_components(checkpoints: Path) -> dict[str, dict[str, Any]]:
+    """What the metrics of each component that ships tell, by its folder's name."""
+    files = sorted(checkpoints.glob("*/metrics.json"))
+    return {file.parent.name: _component(json.loads(file.read_bytes())) for file in files}
+
+
+def _component(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    # A mean of two components tells of the training of its last part.
+    last = metrics.get("last_part", metrics)
+    train, validation = last["settings"]["train"], last["settings"]["validation"]
+    batch = train["batch_size"] * train["gradient_accumulation_steps"]
+    figures = {name: value for name, value in last.items() if name.startswith("eval_")}
+    named = (f"{name[5:].replace('_', ' ')} {value:.3f}" for name, value in figures.items())
+    return {
+        "samples_seen": last["steps"] * batch,
+        "minutes": last["train_seconds"] / 60,
+        "tokens_per_second": last["train_tokens_per_second"],
+        "held_out": validation["samples"] or None,
+        "figures": ", ".join(named),
+    }
+
+
+def machines(records: Iterable[Record]) -> dict[str, str]:
+    """A letter for each machine of the records, by its description."""
+    described = dict.fromkeys(machine(record.run) for record in records if record.run["machine"])
+    return {text: chr(ord("A") + place) for place, text in enumerate(described)}
+
+
+def machine(run: Mapping[str, Any]) -> str:
+    """A run's machine and versions in a line."""
+    told, versions = run["machine"], run["versions"]
+    flags = ", ".join(told["flags"]) or "no flags of interest"
+    gpus = ", ".join(told["gpus"]) or "no GPU"
+    libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return (
+        f"{told['processor']}, {told['cores']} cores ({flags}), {told['memory_gib']} GiB, {gpus}; "
+        f"{libraries}"
+    )
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share from 0 to 1 in percent; "–" for none."""
+    return "–" if share is None else f"{100 * share:.{digits}f}"
+
+
+def within(values: Mapping[str, float]) -> str:
+    """A share in percent with the bounds of its interval."""
+    sign = "+" if "difference" in values else ""
+    middle = values["difference" if sign else "mean"]
+    low, high = values["low"], values["high"]
+    return f"{100 * middle:{sign}.1f} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """A number with separators of thousands; "–" for none."""
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def probability(value: float) -> str:
+    """A p-value in two significant digits."""
+    return f"{value:.2g}"
+
+
+def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dict[str, str]:
+    """The pages by their paths, and README.md's table under its template's name."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters = {"percent": percent, "within": within, "number": number, "p": probability}
+    environment.filters.update(filters)
+    records = read_records(results)
+    values = {
+        "records": records,
+        "results": {name: record.results for name, record in records.items()},
+        "sets": read_sets(records),
+        "components": read_components(checkpoints),
+        "machines": machines(records.values()),
+        "machine": machine,
+        "data": _data(records.values()),
+        "level": LEVEL,
+        "without_errors": "0",
+        "stage_names": STAGES,
+    }
+    texts = {}
+    for page, name in {**PAGES, README_TEMPLATE: README_TEMPLATE}.items():
+        text = environment.get_template(name).render(values)
+        texts[page] = re.sub(r"\n{3,}", "\n\n", text)
+    return texts
+
+
+def _data(records: Iterable[Record]) -> dict[str, dict[str, Any]]:
+    """Every data file of the records with its hash; two contents of one name are two rows."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records:
+        for path, told in record.run["data"].items():
+            if told:
+                found[f"{path}@{told['sha256']}"] = {"path": path, **told}
+    return dict(sorted(found.items()))
+
+
+def pages_to_write(root: Path, texts: Mapping[str, str]) -> dict[Path, str]:
+    """What each file of a repository should hold; README.md only where it has the two markers."""
+    pages = {root / page: texts[page] for page in PAGES}
+    readme = root / "README.md"
+    if readme.is_file():
+        old = readme.read_text(encoding="utf-8")
+        new = README_TABLE.sub(lambda found: found[1] + texts[README_TEMPLATE] + found[3], old)
+        pages[readme] = new
+    return pages
+
+
+def first_difference(path: Path, text: str) -> str | None:
+    """Where a file differs from what it should hold, in a line; None where it does not."""
+    old = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    new = text.splitlines()
+    for place in range(max(len(old), len(new))):
+        have, want = (lines[place] if place < len(lines) else "" for lines in (old, new))
+        if have != want or place >= min(len(old), len(new)):
+            return f"{path.name}:{place + 1}: holds {have!r}, the files say {want!r}"
+    return None
+
+
+def check(pages: Mapping[Path, str]) -> Sequence[str]:
+    """The first difference of each page that differs."""
+    found = (first_difference(path, text) for path, text in pages.items())
+    return [line for line in found if line]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--check", action="store_true", help="write nothing; status 1 where a page differs")
+    add("--results", type=Path, default=RESULTS, help="folder of records (default: %(default)s)")
+    add("--root", type=Path, default=ROOT, help="repository with the pages (default: this one)")
+    return parser
+
+
+@one_line_errors(ValueError, OSError, jinja2.TemplateError)
+def main() -> None:
+    """Run the command."""
+    options = _parser().parse_args()
+    pages = pages_to_write(options.root, render(options.results, CHECKPOINTS))
+    if options.check:
+        if wrong := check(pages):
+            raise PageError("; ".join(wrong) + ". Run benchmarks/results_page.py")
+        return
+    for path, text in pages.items():
+        path.write_text(text, encoding="utf-8")
+    print_table("Written", ["page", "lines"], [[p.name, t.count("\n")] for p, t in pages.items()])
+
+
+if __name__ == "__main__":
+    main()

