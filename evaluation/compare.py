@@ -3,7 +3,8 @@
 python evaluation/compare.py runs/single runs/ras [LABEL=]runs/t2rag ... --picture loops.png
 
 Runs are grouped by data set. In each, every other run is tested against the baseline over the same
-questions (paired bootstrap; the p-values of several runs are adjusted by Holm's method).
+questions (paired bootstrap; the p-values of several runs are adjusted by Holm's method), over all
+of them and by question type.
 """
 
 import argparse
@@ -12,9 +13,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from evaluation.by_type import places_by_type
 from evaluation.commands import one_line_errors
 from evaluation.compare_picture import draw
-from evaluation.compare_tables import COLUMNS, markdown, rows_of
+from evaluation.compare_tables import (
+    COLUMNS,
+    TYPE_COLUMNS,
+    has_types,
+    markdown,
+    rows_of,
+    type_rows_of,
+)
 from evaluation.report import emit_json, print_table
 from evaluation.runs import METRICS, Run, TraceError, check_alike, read_run
 from evaluation.significance import (
@@ -39,6 +48,7 @@ def compare_runs(
     and recall are in 0 to 1; calls, weighted tokens (input + 4 × output, T²RAG App. B.4) and
     seconds are means a question. `against_baseline` holds the paired difference (run minus
     baseline) with its interval, its p-value and that p-value adjusted over the data set's runs.
+    `by_type` has the same of each question type, its p-values adjusted over all types and runs.
 
     Raises TraceError where the runs cannot be compared, or none is called `baseline`.
     """
@@ -50,17 +60,21 @@ def compare_runs(
             f"{', '.join(labels)}"
         )
     base = runs[labels.index(baseline) if baseline else 0]
+    questions = list(base.scores)
+    places = places_by_type([score.type for score in base.scores.values()])
+    types = {name: [questions[place] for place in own] for name, own in places.items()}
     figures = [_figures(run, resamples, seed) for run in runs]
-    others = [place for place, run in enumerate(runs) if run is not base]
-    for metric in METRICS:
-        pairs = [_difference(base, runs[place], metric, resamples, seed) for place in others]
-        adjusted = holm([pair["p_value"] for pair in pairs])
-        for place, pair, p_holm in zip(others, pairs, adjusted, strict=True):
-            against = figures[place].setdefault("against_baseline", {})
-            against[metric] = {**pair, "p_holm": p_holm}
+    for run, found in zip(runs, figures, strict=True):
+        found["by_type"] = {n: {"n": len(own), **_means(run, own)} for n, own in types.items()}
+    others = [(run, found) for run, found in zip(runs, figures, strict=True) if run is not base]
+    whole = [(found, run, questions) for run, found in others]
+    parts = [(found["by_type"][n], run, own) for run, found in others for n, own in types.items()]
+    for compared in (whole, parts):
+        _test(base, compared, resamples, seed)
     return {
         "dataset": base.dataset,
         "n": len(base.scores),
+        "types": {name: len(own) for name, own in types.items()},
         "baseline": base.label,
         "runs": figures,
     }
@@ -87,10 +101,29 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _difference(base: Run, other: Run, metric: str, resamples: int, seed: int) -> dict[str, float]:
-    first = [getattr(score, metric) for score in base.scores.values()]
-    second = [getattr(other.scores[question], metric) for question in base.scores]
-    return asdict(paired_bootstrap(first, second, resamples, seed=seed))
+def _means(run: Run, questions: Sequence[str]) -> dict[str, float]:
+    scores = [run.scores[question] for question in questions]
+    return {metric: sum(getattr(s, metric) for s in scores) / len(scores) for metric in METRICS}
+
+
+def _test(
+    base: Run,
+    compared: Sequence[tuple[dict[str, Any], Run, Sequence[str]]],
+    resamples: int,
+    seed: int,
+) -> None:
+    """Put `against_baseline` into the figures of runs over some questions, adjusted together."""
+    for metric in METRICS:
+        pairs = []
+        for _, run, questions in compared:
+            first, second = (
+                [getattr(one.scores[question], metric) for question in questions]
+                for one in (base, run)
+            )
+            pairs.append(asdict(paired_bootstrap(first, second, resamples, seed=seed)))
+        adjusted = holm([pair["p_value"] for pair in pairs])
+        for (figures, _, _), pair, p_holm in zip(compared, pairs, adjusted, strict=True):
+            figures.setdefault("against_baseline", {})[metric] = {**pair, "p_holm": p_holm}
 
 
 def compare_all(
@@ -107,10 +140,12 @@ def compare_all(
 
 
 def show(compared: Sequence[Mapping[str, Any]]) -> None:
-    """Print one table a data set."""
+    """Print one table a data set, and one of its question types where it has some."""
     for group in compared:
         title = f"{group['dataset']}: {group['n']} questions, tested against {group['baseline']}"
         print_table(title, COLUMNS, rows_of(group))
+        if has_types(group):
+            print_table(f"{group['dataset']} by question type", TYPE_COLUMNS, type_rows_of(group))
 
 
 @one_line_errors(TraceError, OSError)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.by_type import UNTYPED
+
 COLUMNS = (
     "run",
     "EM",
@@ -18,6 +20,9 @@ COLUMNS = (
     "indexing tokens",
     "errors",
 )
+TYPE_COLUMNS = (
+    "type", "questions", "run", "EM", "F1", "EM against it", "F1 against it", "p of F1", "p, Holm"
+)  # fmt: skip
 NOTE = (
     "EM, F1, their difference and recall in percent with 95 % intervals; calls, weighted tokens "
     "(input + 4 × output) and seconds are means a question, indexing is the whole index, its "
@@ -30,15 +35,35 @@ def rows_of(group: Mapping[str, Any]) -> list[list[str]]:
     return [_row(run) for run in group["runs"]]
 
 
+def has_types(group: Mapping[str, Any]) -> bool:
+    """Whether any question of a data set has a type."""
+    return list(group["types"]) != [UNTYPED]
+
+
+def type_rows_of(group: Mapping[str, Any]) -> list[list[str]]:
+    """One row a question type and run, a cell for each of `TYPE_COLUMNS`."""
+    return [
+        _type_row(name, run["label"], run["by_type"][name])
+        for name in group["types"]
+        for run in group["runs"]
+    ]
+
+
 def markdown(compared: Sequence[Mapping[str, Any]]) -> str:
-    """One Markdown table a data set, and what the columns are."""
+    """One Markdown table a data set, one of its question types, and what the columns are."""
     parts = []
     for group in compared:
         head = f"{group['dataset']}, {group['n']} questions, tested against {group['baseline']}:"
-        align = ["---", *["---:"] * (len(COLUMNS) - 1)]
-        lines = [_line(cells) for cells in (COLUMNS, align, *rows_of(group))]
-        parts.append("\n".join([head, "", *lines]))
+        parts.append(_table(head, COLUMNS, rows_of(group)))
+        if has_types(group):
+            head = f"{group['dataset']} by question type:"
+            parts.append(_table(head, TYPE_COLUMNS, type_rows_of(group)))
     return "\n\n".join([*parts, NOTE]) + "\n"
+
+
+def _table(head: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    align = ["---", *["---:"] * (len(columns) - 1)]
+    return "\n".join([head, "", *(_line(cells) for cells in (columns, align, *rows))])
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -62,6 +87,21 @@ def _row(run: Mapping[str, Any]) -> list[str]:
         _number(indexing.get("llm_calls"), 0),
         _number(indexing.get("weighted_tokens"), 0),
         str(run["errors"]),
+    ]
+
+
+def _type_row(name: str, label: str, own: Mapping[str, Any]) -> list[str]:
+    em, f1 = (own.get("against_baseline", {}).get(metric) for metric in ("em", "f1"))
+    return [
+        name,
+        str(own["n"]),
+        label,
+        _number(own["em"], 1, 100),
+        _number(own["f1"], 1, 100),
+        _percent(em, "difference", sign="+") if em else "-",
+        _percent(f1, "difference", sign="+") if f1 else "-",
+        f"{f1['p_value']:.4f}" if f1 else "-",
+        f"{f1['p_holm']:.4f}" if f1 else "-",
     ]
 
 

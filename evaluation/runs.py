@@ -1,5 +1,6 @@
 """What `inference/evaluate.py` wrote about a run, read for a comparison."""
 
+import gzip
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 TRACES_FILE = "traces.jsonl"
+# Traces without their graphs, as benchmarks/record.py keeps them.
+PREDICTIONS_FILE = "predictions.jsonl.gz"
 RESULTS_FILE = "results.json"
 PROGRESS_FILE = "progress.jsonl"
 METRICS = ("em", "f1")
@@ -30,6 +33,7 @@ class TraceScores:
     em: float
     f1: float
     failed: bool
+    type: str = ""
     answers: tuple[str, ...] = ()
     llm_calls: int | None = None
     weighted_tokens: int | None = None
@@ -65,7 +69,7 @@ def read_run(text: str) -> Run:
     """
     label, _, path = text.rpartition("=") if not Path(text).exists() else ("", "", text)
     folder = Path(path)
-    if folder.name == TRACES_FILE:
+    if folder.name in (TRACES_FILE, PREDICTIONS_FILE):
         folder = folder.parent
     if not folder.is_dir():
         raise TraceError(f"{folder}: no such folder; give one that inference/evaluate.py wrote")
@@ -106,10 +110,13 @@ def read_scores(folder: Path) -> dict[str, TraceScores]:
     Raises TraceError for a missing, empty or malformed file and for an id that occurs twice.
     """
     file = folder / TRACES_FILE
+    if not file.is_file() and (folder / PREDICTIONS_FILE).is_file():
+        file = folder / PREDICTIONS_FILE
     if not file.is_file():
         raise TraceError(f"{file}: no such file; give a folder that inference/evaluate.py wrote")
     scores: dict[str, TraceScores] = {}
-    with file.open("rb") as lines:
+    opened = gzip.open if file.name == PREDICTIONS_FILE else open
+    with opened(file, "rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
@@ -140,6 +147,7 @@ def _parse_line(line: bytes, where: str) -> TraceScores:
         em,
         f1,
         record.get("error") is not None,
+        str(record.get("type") or ""),
         tuple(map(str, record.get("answers") or ())),
         bill.get("llm_calls"),
         bill.get("weighted_tokens"),
@@ -158,7 +166,8 @@ def _score(record: Mapping[str, Any], metric: str, where: str) -> float:
 def check_alike(runs: Sequence[Run]) -> None:
     """Refuse runs over one data set that cannot be set side by side.
 
-    Raises TraceError for two of one label, other questions, or other gold answers to one question.
+    Raises TraceError for two of one label, other questions, or other gold answers or another type
+    of one question.
     """
     first = runs[0]
     for place, run in enumerate(runs[1:], start=1):
@@ -174,6 +183,12 @@ def check_alike(runs: Sequence[Run]) -> None:
                     f"question {question!r} of {run.dataset} has the gold answers "
                     f"{list(first.scores[question].answers)} in {first.folder} and "
                     f"{list(score.answers)} in {run.folder}; evaluate both on the same file"
+                )
+            if score.type != first.scores[question].type:
+                raise TraceError(
+                    f"question {question!r} of {run.dataset} has the type "
+                    f"{first.scores[question].type!r} in {first.folder} and {score.type!r} in "
+                    f"{run.folder}; evaluate both on the same file"
                 )
 
 

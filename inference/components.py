@@ -1,7 +1,7 @@
 """Checkpoint folders as what loops need of them: requests made as in training."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,16 @@ from inference.loops.graph_reader import InputMaker, ReaderInput
 from inference.loops.passage_steps import chat_request
 from inference.retrieval.passages import Passage
 from models.backbone import load_tokenizer
-from models.checkpoint import (
-    NotACheckpointError,
-    component_fingerprint,
-    read_component_config,
-)
+from models.checkpoint import component_fingerprint, read_component_config
 from models.condition_extractor_config import ConditionExtractorConfig
 from models.condition_processor import ConditionProcessor
 from models.formats.history import History
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.records import HelperTask, Task
-from models.instruction_tuned import InstructionTunedConfig
+from models.graph_llm_config import GraphLLMConfig
+from models.instruction_tuned import InstructionTunedConfig, read_helper_config
 from models.passage_processor import PassageProcessor
-from models.ras_processor import RasProcessor
+from models.text_to_triples import TextToTriplesConfig
 from models.text_to_triples_processor import TextToTriplesProcessor
 
 RAS_ADAPTER = "ras"
@@ -68,23 +65,18 @@ def open_helper(folder: Path, task: HelperTask) -> Component:
 
     Raises CheckpointError where it is none, or was trained for another task.
     """
-    component = Component.open(folder, "helper")
-    if component.config["task"] != task:
-        raise NotACheckpointError(
-            f"{folder} is a helper for the task '{component.config['task']}', and '{task}' is "
-            "needed here. Give the folder of a helper that was trained for it."
-        )
-    return component
+    read_helper_config(folder, task)
+    return Component.open(folder)
 
 
 def triples_requests(component: Component) -> RequestMaker:
     """Requests to a text-to-triples component, with the prompt of its training."""
-    config = component.config
+    settings = TextToTriplesConfig.from_dict(component.config)
     processor = TextToTriplesProcessor(
         _tokenizer(component),
-        config["max_source_tokens"],
-        config["max_target_tokens"],
-        bool(config["is_encoder_decoder"]),
+        settings.max_source_tokens,
+        settings.max_target_tokens,
+        bool(component.config["is_encoder_decoder"]),
     )
     return _passage_requests(processor, T2T_ADAPTER)
 
@@ -129,20 +121,20 @@ def _passage_requests(processor: PassageProcessor[Any], adapter: str) -> Request
 
 
 def _tokenizer(component: Component) -> PreTrainedTokenizerBase:
-    return load_tokenizer(component.backbone, component.config.get("backbone_revision"))
+    return load_tokenizer(component.backbone, component.config["backbone_revision"])
 
 
-def reader_inputs(component: Component) -> InputMaker:
-    """Requests to a RAS component: ids and graphs from the processor of its training."""
-    config = component.config
-    has_graph = config.get("graph") is not None
-    processor = RasProcessor(
-        _tokenizer(component),
-        config["max_input_tokens"],
-        config["max_output_tokens"],
-        graph_token=has_graph,
-        compare_dates=config["compare_dates"],
-    )
+def reader_inputs(component: Component, derive_comparisons: bool | None = None) -> InputMaker:
+    """Requests to a RAS component: ids and graphs from the processor of its training.
+
+    derive_comparisons: whether triples that compare what was found join a prompt
+    (`models/derived_facts.py`); None: as in the component's training.
+    """
+    settings = GraphLLMConfig.from_dict(component.config)
+    if derive_comparisons is not None:
+        settings = replace(settings, compare_dates=derive_comparisons)
+    has_graph = settings.graph is not None
+    processor = settings.processor(_tokenizer(component))
 
     def make_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
         prompt = processor.encode_prompt(task, history)

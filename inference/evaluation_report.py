@@ -3,29 +3,28 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.by_type import COLUMNS, places_by_type, type_rows
+from evaluation.error_analysis import count_stages
 from evaluation.report import print_table
-from inference.gold import mean_by_type
 from inference.scored_traces import COSTS
 
 
 def show(results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the scores, by question type and over all, and where questions were lost.
+    """Print the scores and where questions were lost, by question type and over all, and the cost.
 
     rows: the scored traces that `results` sum up.
     """
-    types = [row["type"] for row in rows]
-    by_type = mean_by_type(types, [row["f1"] for row in rows])
-    em_by_type = mean_by_type(types, [row["em"] for row in rows])
-    table: list[list[Any]] = [
-        [name, count, em_by_type[name][1], f1, "", ""] for name, (count, f1) in by_type.items()
-    ]
+    table = [[*row, "", ""] for row in type_rows(results["by_type"])]
     intervals = ["{:.3f} to {:.3f}".format(*results[name]) for name in ("em_ci95", "f1_ci95")]
     table.append(["all", results["n"], results["em"], results["f1"], *intervals])
-    columns = ["type", "questions", "EM", "F1", "EM, 95 %", "F1, 95 %"]
+    columns = [*COLUMNS, "EM, 95 %", "F1, 95 %"]
     print_table(f"{results['loop']} on {results['dataset']}", columns, table)
-    print_table(
-        "Where questions ended", list(results["stages"]), [list(results["stages"].values())]
-    )
+    stages = [
+        [name, *count_stages(rows[place]["stage"] for place in own).values()]
+        for name, own in places_by_type([row["type"] for row in rows]).items()
+    ]
+    stages.append(["all", *results["stages"].values()])
+    print_table("Where questions ended", ["type", *results["stages"]], stages)
     costs = (*COSTS, "seconds", "errors")
     print_table("Cost", list(costs), [[results[name] for name in costs]])
 

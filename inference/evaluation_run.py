@@ -2,15 +2,19 @@
 
 import itertools
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from evaluation.by_type import scores_by_type
+from evaluation.provenance import provenance
 from evaluation.runs import RESULTS_FILE
 from evaluation.shards import WHOLE, Shard
 from inference.engines.contract import Engine
@@ -26,12 +30,14 @@ from inference.retrieval.passages import Passage, load_corpus
 from inference.retrieval.question_contexts import documents_of_questions
 from inference.run_questions import run_questions
 from inference.scored_traces import scored_trace, summarise
-from models.checkpoint import component_fingerprint
+from models.checkpoint import component_fingerprint, read_component_config
 from models.formats.fields import RecordError
 from models.formats.records import QuestionRecord, read_records
+from models.graph_llm_config import GraphLLMConfig
 
 # Which folder a loop answers from; building it is its cost of indexing.
 INDEXES = {"tri_rag": "kb", T2RAG: "propositions", TH_RAG: "hierarchy"}
+OF_ENGINE = ("kind", "dtype", "constrain")
 
 
 @dataclass(frozen=True)
@@ -79,16 +85,47 @@ async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -
     log = EvaluationLog(evaluation.out, settings, evaluation.resume)
     missing = [record for record in own if record.id not in log.rows]
     if not missing and (stored := _stored_results(evaluation.out, len(own))) is not None:
-        return Evaluated([log.rows[record.id] for record in own], stored)
+        rows = [log.rows[record.id] for record in own]
+        # Finished before results were kept by type; its file stays as it is.
+        return Evaluated(rows, stored if part else {"by_type": scores_by_type(rows), **stored})
+    # Before the first answer: the tree and the data may change while a long evaluation runs.
+    source = source_of(evaluation, earlier=len(own) - len(missing))
     if missing:
         await _answer(evaluation, missing, len(own), _corpus_of(evaluation), log, shared)
     rows, seconds = [log.rows[record.id] for record in own], time.perf_counter() - start
     if part:
         results = shard_card(part, records, rows, seconds)
     else:
-        results = results_of(settings, rows, seconds)
+        results = {**results_of(settings, rows, seconds), "provenance": source}
     log.finish(rows, results, part=bool(part))
     return Evaluated(rows, results)
+
+
+def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
+    """Where an evaluation's figures come from: `provenance`, the engine and when it began.
+
+    earlier: questions that runs before this one answered; the seconds of the results are without
+    them. Decoding is greedy, so that no seed is drawn.
+    """
+    options = evaluation.options
+    files = [evaluation.dataset]
+    if options.loop in LOOPS_OVER_CORPUS and evaluation.corpus is not None:
+        files.append(evaluation.corpus)
+    return {
+        **provenance(sys.argv, files, components_of(options).values()),
+        "seed": None,
+        "engine": {name: getattr(options.engine, name) for name in OF_ENGINE},
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "answered_earlier": earlier,
+    }
+
+
+def components_of(options: LoopOptions) -> dict[str, Path]:
+    """The folder of each component that takes part, by its option's name."""
+    used = {"ras": options.uses_ras, "t2t": options.loop in LOOPS_OVER_TRIPLES}
+    used |= dict.fromkeys(helpers_of(options.loop), True)
+    folders = {name: getattr(options, name) for name, is_used in used.items() if is_used}
+    return {name: folder for name, folder in folders.items() if folder}
 
 
 def _corpus_of(evaluation: Evaluation) -> list[Passage]:
@@ -105,6 +142,7 @@ def results_of(
 ) -> dict[str, Any]:
     """What `results.json` says of a whole evaluation. settings: of `settings_of`."""
     results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
+    results["derive_comparisons"] = settings.get("derive_comparisons")
     folder = settings.get(INDEXES.get(settings["loop"], ""))
     results["indexing"] = read_cost(Path(folder)) if folder else None
     return results
@@ -168,13 +206,11 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     settings = {**asdict(options), "dataset": dataset.name, "shard": part and str(part)}
     for name in ("cache", "index"):
         del settings[name]
-    of_engine = ("kind", "dtype", "constrain")
-    settings["engine"] = {name: getattr(options.engine, name) for name in of_engine}
-    used = {"ras": options.uses_ras, "t2t": options.loop in LOOPS_OVER_TRIPLES}
-    used |= dict.fromkeys(helpers_of(options.loop), True)
-    for name, is_used in used.items():
-        folder = settings[name]
-        settings[name] = component_fingerprint(folder) if folder and is_used else None
+    settings["engine"] = {name: getattr(options.engine, name) for name in OF_ENGINE}
+    components = components_of(options)
+    for name in ("ras", "t2t", *helpers_of(options.loop)):
+        settings[name] = component_fingerprint(components[name]) if name in components else None
+    settings["derive_comparisons"] = _derives_comparisons(options)
     for name in ("kb", "propositions", "hierarchy"):
         settings[name] = str(settings[name]) if settings[name] else None
     # Other loops' evaluations that were begun before there were these options can go on.
@@ -182,3 +218,12 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     for name in {name for names in OWN_OPTIONS.values() for name in names}.difference(own):
         del settings[name]
     return settings
+
+
+def _derives_comparisons(options: LoopOptions) -> bool | None:
+    """Whether derived comparisons join the prompts; None where no RAS component reads them."""
+    if not options.uses_ras:
+        return None
+    if options.derive_comparisons is not None:
+        return options.derive_comparisons
+    return GraphLLMConfig.from_dict(read_component_config(str(options.ras))).compare_dates

@@ -1,6 +1,6 @@
 """What a question's annotations say about a trace: supporting passages and the stage to blame."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from evaluation.error_analysis import NeededFact, Stage, blame
 from inference.loops.trace import Trace
@@ -91,11 +91,3 @@ def recall(record: QuestionRecord, trace: Trace, gold: GoldPassages) -> float | 
         return None
     retrieved = {passage.id for step in trace.steps for passage in step.passages}
     return sum(identifier in retrieved for identifier in supporting) / len(supporting)
-
-
-def mean_by_type(types: Sequence[str], scores: Sequence[float]) -> Mapping[str, tuple[int, float]]:
-    """Count and mean score of each question type, in the order in which types first appear."""
-    groups: dict[str, list[float]] = {}
-    for name, score in zip(types, scores, strict=True):
-        groups.setdefault(name or "(none)", []).append(score)
-    return {name: (len(values), sum(values) / len(values)) for name, values in groups.items()}

@@ -1,6 +1,6 @@
 """What a command line says about a loop, the same for every command that runs one."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -56,7 +56,8 @@ class LoopOptions:
     """What a command line says about a loop; see `add_loop_arguments`.
 
     `ras` None means the untrained backbone, prompted by its chat template; so do `t2t`,
-    `topic_chooser`, `gap_judge`, `decomposer` and `resolver`.
+    `topic_chooser`, `gap_judge`, `decomposer` and `resolver`. `derive_comparisons` None means as
+    the RAS component was trained.
     """
 
     loop: str = "ras"
@@ -78,6 +79,7 @@ class LoopOptions:
     max_rounds: int = RasSettings.max_rounds
     max_triples: int = RasSettings.max_triples
     max_answer_tokens: int = 100
+    derive_comparisons: bool | None = None
     hierarchy: Path | None = None
     traversal: str = ThRagSettings.traversal
     topic_chooser: Path | None = None
@@ -163,6 +165,13 @@ def add_loop_arguments(parser: ArgumentParser, several: bool = False) -> None:
         "--max-answer-tokens",
         type=positive_int,
         help="100 for short answers, 300 for long ones (default: %(default)s)",
+    )
+    add(
+        "--derive-comparisons",
+        action=BooleanOptionalAction,
+        help="add triples that a rule derives for comparison questions once what is compared is "
+        "known, such as 'date of birth earlier than' (not in the RAS paper; default: as the RAS "
+        "component was trained)",
     )
     add_loop_groups(parser)
     defaults = {f.name: f.default for f in fields(LoopOptions) if f.name != ENGINE}

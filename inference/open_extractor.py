@@ -6,7 +6,7 @@ from inference.components import Component, prompted_triples_request, triples_re
 from inference.engines.contract import Engine
 from inference.extraction import HELD, RequestMaker, TripleExtractor, held_to
 from inference.triple_cache import TripleCache
-from models.backbone import cache_folder
+from models.cache import cache_folder
 from models.formats.grammars import triples_regex
 
 

@@ -27,6 +27,7 @@ from inference.hierarchy.store import HierarchyStore
 from inference.open_extractor import open_extractor
 from inference.triple_cache import TripleCache
 from models.sentence_encoder import SentenceEncoder
+from models.text_to_triples import TextToTriplesConfig
 
 INDEXER = "indexer"
 # Of the text-to-triples model's source tokens, for its instruction and the title.
@@ -95,7 +96,8 @@ def _open_adapters(
         name += HELD
     engine = meter(build_engine(options.engine, backbone=t2t.backbone, adapters=adapters))
     triples = open_extractor(engine, t2t, options.cache, options.engine.constrain)
-    reads = max(int(t2t.config["max_source_tokens"]) - _PROMPT_TOKENS, _PROMPT_TOKENS)
+    most = TextToTriplesConfig.from_dict(t2t.config).max_source_tokens
+    reads = max(most - _PROMPT_TOKENS, _PROMPT_TOKENS)
     extractor = AdapterChunkExtractor(triples, topics, ask)
     return OpenIndexer(engine, extractor, name, reads, triples.cache)
 

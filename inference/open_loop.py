@@ -118,7 +118,7 @@ def open_loop(
     engine = engine_of(options.engine, [parts]) if shared is None else shared
     reader = GraphReader(
         engine,
-        reader_inputs(ras) if ras else chat_input,
+        reader_inputs(ras, options.derive_comparisons) if ras else chat_input,
         options.max_answer_tokens,
         options.engine.constrain,
     )

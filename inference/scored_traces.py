@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.answers import exact_match, token_f1
+from evaluation.by_type import scores_by_type
 from evaluation.error_analysis import count_stages
 from evaluation.significance import bootstrap_interval
 from inference.gold import GoldPassages, recall, stage_of
@@ -39,7 +40,7 @@ def scored_trace(
 def summarise(
     loop: str, dataset: Path, rows: Sequence[dict[str, Any]], seconds: float
 ) -> dict[str, Any]:
-    """The results of a run, with 95 % bootstrap intervals; token counts are sums."""
+    """The results of a run, with 95 % bootstrap intervals, by type too; token counts are sums."""
     em, f1 = ([row[name] for row in rows] for name in ("em", "f1"))
     em_interval, f1_interval = bootstrap_interval(em), bootstrap_interval(f1)
     recalls = [row["recall"] for row in rows if row["recall"] is not None]
@@ -52,6 +53,7 @@ def summarise(
         "f1": f1_interval.mean,
         "em_ci95": [em_interval.low, em_interval.high],
         "f1_ci95": [f1_interval.low, f1_interval.high],
+        "by_type": scores_by_type(rows),
         "retrieval_recall": sum(recalls) / len(recalls) if recalls else None,
         **{name: sum(bill[name] for bill in bills) for name in COSTS},
         "seconds": seconds,

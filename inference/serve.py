@@ -3,13 +3,14 @@
     inference/serve.py --adapter ras=checkpoints/ras_smollm2 --adapter t2t=checkpoints/t2t_smollm2
 
 Clients ask for the backbone or for an adapter by `model`. Set TRIVIUM_API_KEY to ask a key of them.
+Requests whose Host header is none of the server's names are refused.
 SIGTERM and Ctrl-C finish what runs and end with a table of what was served.
 """
 
 import argparse
 import asyncio
-import ipaddress
 import logging
+import math
 import os
 import re
 import time
@@ -23,6 +24,7 @@ from inference.components import DEFAULT_CHECKPOINTS
 from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.component_loader import first_backbone
 from inference.engines.open_engine import build_engine
+from inference.serving.hosts import address_of, host_name
 from inference.serving.model_server import ModelServer, model_names
 from inference.serving.run_server import bound_socket, run_until_signal
 
@@ -48,12 +50,28 @@ def _parser() -> argparse.ArgumentParser:
     add("--backbone", help="'smollm2', a Hugging Face id or a folder (default: the adapters')")
     add("--backbone-name", help="what clients call it (default: the last part of --backbone)")
     add("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
+    add(
+        "--allowed-host",
+        action="append",
+        type=_host,
+        default=[],
+        metavar="NAME",
+        help="a further name that clients reach it by, such as a proxy's; may be repeated",
+    )
     add("--port", type=int, default=8000, help="0 takes a free one (default: %(default)s)")
     add(
         "--drain-seconds",
         type=float,
         default=30.0,
         help="how long SIGTERM lets requests finish (default: %(default)s)",
+    )
+    add(
+        "--deadline",
+        type=_seconds,
+        default=600.0,
+        metavar="SECONDS",
+        help="the most that a request gets, then it is cancelled and its client told so; "
+        "0: no limit (default: %(default)g, after which OpenAI's client has left)",
     )
     add("--json", action="store_true", help="print what was served as one JSON object")
     add_engine_arguments(parser)
@@ -65,6 +83,20 @@ def _named_folder(text: str) -> tuple[str, Path]:
     if not (name and separator and folder):
         raise argparse.ArgumentTypeError(f"{text!r}: give NAME=FOLDER")
     return name, Path(folder)
+
+
+def _host(text: str) -> str:
+    bare = host_name(f"[{text}]" if text.count(":") > 1 else text)
+    if bare != text.lower():
+        raise argparse.ArgumentTypeError(f"{text!r}: give a name alone, no port and no http://")
+    return text
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: give seconds, or 0 for no limit")
+    return seconds
 
 
 def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
@@ -80,7 +112,8 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> No
 
 
 def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    found = address_of(address)
+    return found is not None and found.is_loopback
 
 
 async def _serve(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -96,7 +129,13 @@ async def _serve(arguments: argparse.Namespace) -> dict[str, Any]:
         logger.warning("whoever reaches %s may ask: set %s", arguments.host, KEY_VARIABLE)
     engine = build_engine(engine_options_from(arguments), backbone, adapters)
     try:
-        server = ModelServer(engine, names, key)
+        server = ModelServer(
+            engine,
+            names,
+            key,
+            deadline_seconds=arguments.deadline or None,
+            allowed_hosts=[arguments.host, *arguments.allowed_host],
+        )
         started = time.perf_counter()
         await run_until_signal(server, bound, arguments.drain_seconds)
     finally:

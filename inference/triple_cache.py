@@ -48,6 +48,14 @@ class CacheError(RuntimeError):
     """A file that cannot serve as the cache; the message names it and the remedy."""
 
 
+def _cache_error(path: str | Path | None, error: Exception) -> CacheError:
+    reason = getattr(error, "strerror", None) or error
+    return CacheError(
+        f"{path}: cannot be used as the cache of extracted triples ({reason}). Name another file "
+        "with --cache, or remove this one; TRIVIUM_CACHE moves all caches."
+    )
+
+
 class TripleCache:
     """Passage -> triples in SQLite, for one model; safe for many processes.
 
@@ -63,11 +71,8 @@ class TripleCache:
         self.model = model
         try:
             self._connection = _connect(path)
-        except sqlite3.Error as error:
-            raise CacheError(
-                f"{path}: cannot be used as the cache of extracted triples ({error}). "
-                "Name another file, or remove this one."
-            ) from error
+        except (sqlite3.Error, OSError) as error:
+            raise _cache_error(path, error) from error
 
     def get(self, keys: Sequence[str]) -> dict[str, list[Triple]]:
         """Triples of those passages that were extracted before, by key."""

@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from evaluation.by_type import COLUMNS as TYPE_COLUMNS
+from evaluation.by_type import type_rows
 from evaluation.commands import one_line_errors
 from evaluation.report import print_table
 from evaluation.runs import RESULTS_FILE
@@ -45,6 +47,10 @@ def main() -> None:
         handle.write(json.dumps(merged, indent=2) + "\n")
     rows = [[results.get(column) for column in COLUMNS] for results in merged]
     print_table(f"Merged into {arguments.out}", list(COLUMNS), rows)
+    # Evaluations of earlier versions have no results by type.
+    by_type = [[r["loop"], *row] for r in merged for row in type_rows(r.get("by_type", {}))]
+    if by_type:
+        print_table("By question type", ["loop", *TYPE_COLUMNS], by_type)
 
 
 if __name__ == "__main__":

@@ -30,8 +30,10 @@ EVALUATE_TIME=${EVALUATE_TIME:-12:00:00}
 # Seconds before the end of TRAIN_TIME at which a training saves, stops and goes back in the queue.
 GRACE=${GRACE:-300}
 # Port on which the processes of a training meet; the job's id is added, so that two jobs that
-# share a node do not meet each other. And the port that a model is served on.
+# share a node do not meet each other. And where a model is served: an address other than 127.0.0.1
+# needs a key for its clients, TRIVIUM_API_KEY in the environment.
 FIRST_PORT=${FIRST_PORT:-20000}
+SERVE_HOST=${SERVE_HOST:-0.0.0.0}
 SERVE_PORT=${SERVE_PORT:-8000}
 
 # Lists below are words with spaces between. Bash arrays could not be: they reach no job.

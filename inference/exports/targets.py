@@ -8,6 +8,7 @@ from inference.exports.errors import ExportError
 from models.condition_extractor import COMPONENT as TRI_RAG
 from models.condition_extractor_config import Adaptation
 from models.graph_llm import COMPONENT as RAS
+from models.graph_llm_config import GraphLLMConfig
 
 Target = Literal["hf", "peft", "prefix", "graph"]
 TARGETS: tuple[Target, ...] = ("hf", "peft", "prefix", "graph")
@@ -23,7 +24,7 @@ def targets_of(config: Mapping[str, Any]) -> tuple[Target, ...]:
     """The targets that a component's configuration allows."""
     if config["component"] == TRI_RAG and config["adaptation"] != Adaptation.lora:
         return () if config["adaptation"] == Adaptation.pretrained else ("prefix",)
-    if config["component"] == RAS and config.get("graph") is not None:
+    if config["component"] == RAS and GraphLLMConfig.from_dict(config).graph is not None:
         return ("hf", "peft", "graph")
     return ("hf", "peft") if config["lora_rank"] > 0 else ("hf",)
 

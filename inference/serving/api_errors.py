@@ -35,6 +35,10 @@ OF_ENGINE: tuple[tuple[type[EngineError], int, str, Mapping[str, str]], ...] = (
     (TransientError, 503, "engine_busy", RETRY_LATER),
     (EngineError, 500, "generation_failed", {}),
 )
+LONGER = (
+    "send fewer prompts a call or ask for fewer tokens, or allow more: deadline_seconds of the "
+    "request, --deadline of the server"
+)
 # The engines' names for what the protocol calls otherwise.
 PROTOCOL_NAMES = {"max_new_tokens": "max_tokens", "input_ids": "prompt"}
 
@@ -73,4 +77,6 @@ def of_engine_error(error: EngineError, prompt_field: str) -> ApiError:
     message = str(error)
     for name, in_protocol in PROTOCOL_NAMES.items():
         message = message.replace(name, in_protocol)
+    if isinstance(error, DeadlineExceededError):
+        message += f"; {LONGER}"
     return ApiError(status, message, prompt_field if code == TOO_LONG else None, code, headers)

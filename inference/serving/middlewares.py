@@ -1,4 +1,4 @@
-"""Around every handler of the server: failures as OpenAI's error objects, and the key."""
+"""Around every handler of the server: failures as OpenAI's error objects, the host, the key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from inference.serving.api_errors import ApiError
 from inference.serving.counts import Counts
+from inference.serving.hosts import AllowedHosts
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,23 @@ def failures_as_json(counts: Counts, max_body_bytes: int) -> Middleware:
         return web.json_response(error.body(), status=error.status, headers=error.headers)
 
     return answer
+
+
+def host_check(allowed: AllowedHosts) -> Middleware:
+    """Refuses requests for a host that is none of this server's names; see `hosts.py`."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        assert request.transport is not None
+        reached = str(request.transport.get_extra_info("sockname")[0])
+        for host in request.headers.getall("Host", []):
+            if not allowed.allows(host, reached):
+                message = f"Host: {host[:80]!r} is no name of this server; "
+                message += "use its address, or start it with --allowed-host NAME"
+                raise ApiError(403, message, "Host", "host_not_allowed")
+        return await handler(request)
+
+    return check
 
 
 def key_check(api_key: str) -> Middleware:

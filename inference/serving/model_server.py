@@ -16,7 +16,8 @@ from inference.engines.errors import EngineError, InvalidRequestError
 from inference.serving.answers import chat_answer, completion_answer, models_answer
 from inference.serving.api_errors import RETRY_LATER, ApiError, of_engine_error
 from inference.serving.counts import Counts
-from inference.serving.middlewares import failures_as_json, key_check
+from inference.serving.hosts import AllowedHosts
+from inference.serving.middlewares import failures_as_json, host_check, key_check
 from inference.serving.request_body import Body, ChatBody, CompletionBody, parse_body
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class ModelServer:
         names: Mapping[str, str | None],
         api_key: str | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
+        deadline_seconds: float | None = None,
+        allowed_hosts: Iterable[str] = (),
     ) -> None:
         """Make the server.
 
@@ -57,16 +60,22 @@ class ModelServer:
             names: of `model_names`, what clients may ask for.
             api_key: what clients of /v1 must send as a bearer; None: nothing.
             max_body_bytes: of one request's body, unpacked.
+            deadline_seconds: the most that any request gets; None: no such limit.
+            allowed_hosts: names in a Host header beside localhost and the address reached.
         """
         self.engine = engine
         self.names = names
         self.counts = Counts()
         self.running = 0
         self.draining = False
-        self._middlewares = [failures_as_json(self.counts, max_body_bytes)]
+        self._middlewares = [
+            failures_as_json(self.counts, max_body_bytes),
+            host_check(AllowedHosts(allowed_hosts)),
+        ]
         if api_key is not None:
             self._middlewares.append(key_check(api_key))
         self._max_body_bytes = max_body_bytes
+        self._deadline_seconds = deadline_seconds
         self._idle = asyncio.Event()
         self._idle.set()
         self._probe: asyncio.Task[Health] | None = None
@@ -118,13 +127,13 @@ class ModelServer:
 
     async def _completions(self, request: web.Request) -> web.Response:
         body = await self._body(request, CompletionBody)
-        requests = body.requests(self._adapter(body), _header_deadline(request))
+        requests = body.requests(self._adapter(body), self._deadline(request))
         done = await self._generate(requests, "prompt")
         return web.json_response(completion_answer(body.model, done))
 
     async def _chats(self, request: web.Request) -> web.Response:
         body = await self._body(request, ChatBody)
-        requests = body.requests(self._adapter(body), _header_deadline(request))
+        requests = body.requests(self._adapter(body), self._deadline(request))
         done = await self._generate(requests, "messages")
         return web.json_response(chat_answer(body.model, done))
 
@@ -145,6 +154,11 @@ class ModelServer:
             message = f"soft_prompt: no component {body.soft_prompt!r}; there is: {known}"
             raise ApiError(400, message, "soft_prompt", "invalid_value")
         return self.names[body.model]
+
+    def _deadline(self, request: web.Request) -> float | None:
+        """The shorter of the header's and the server's own. Raises ApiError."""
+        deadlines = [each for each in (_header_deadline(request), self._deadline_seconds) if each]
+        return min(deadlines, default=None)
 
     async def _generate(self, requests: list[Request], prompt_field: str) -> list[Completion]:
         if self.draining:

@@ -91,6 +91,40 @@ def test_the_command_sets_runs_side_by_side(three: list[Path], tmp_path: Path) -
     assert drawn.startswith("<?xml") and all(f"<!-- {p.name} -->" in drawn for p in three)
 
 
+def test_every_question_type_is_compared(tmp_path: Path) -> None:
+    kinds = ["bridge"] * 8 + ["comparison"] * 4 + [""]
+    single = [_record(f"q{i}", 0.5, type=kind) for i, kind in enumerate(kinds)]
+    ras = [_record(f"q{i}", float(kind == "bridge"), type=kind) for i, kind in enumerate(kinds)]
+    runs = [_write(tmp_path / "single", single), _write(tmp_path / "ras", ras[::-1])]
+    table = tmp_path / "table.md"
+    done = _run(*runs, "--markdown", table, "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    [group] = json.loads(done.stdout.splitlines()[-1])["datasets"]
+    assert group["types"] == {"bridge": 8, "comparison": 4, "(none)": 1}
+    base, other = (run["by_type"] for run in group["runs"])
+    assert base["bridge"] == {"n": 8, "em": 0.0, "f1": 0.5}
+    assert (other["bridge"]["em"], other["comparison"]["f1"]) == (1.0, 0.0)
+    bridge, comparison, untyped = (other[name]["against_baseline"] for name in group["types"])
+    assert bridge["em"]["difference"] == 1.0 and bridge["f1"]["difference"] == 0.5
+    assert comparison["em"]["difference"] == 0.0 and comparison["f1"]["difference"] == -0.5
+    assert untyped["f1"]["difference"] == -0.5
+    # Three types are tested together.
+    least = min(bridge["f1"]["p_value"], comparison["f1"]["p_value"])
+    assert bridge["f1"]["p_holm"] == pytest.approx(3 * least)
+    weighted = sum(own["n"] * own["against_baseline"]["f1"]["difference"] for own in other.values())
+    whole = group["runs"][1]["against_baseline"]["f1"]["difference"]
+    assert weighted / group["n"] == pytest.approx(whole)
+    assert "qa by question type" in done.stdout
+    lines = table.read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith(("| bridge", "| comparison", "| (none)"))]
+    assert [row.split(" | ")[1:3] for row in rows] == [
+        [n, name] for n in ("8", "4", "1") for name in ("single", "ras")
+    ]
+    other_type = _write(tmp_path / "typed", [{**r, "type": "bridge"} for r in single], loop="x")
+    error = _fails(runs[0], other_type, folder=tmp_path)
+    assert "has the type 'comparison'" in error and "'bridge'" in error
+
+
 def test_another_baseline_labels_and_data_sets(three: list[Path], tmp_path: Path) -> None:
     other = [
         _write(tmp_path / "other" / name, [_record("x", score)], loop=name, dataset="hotpot")

@@ -1,26 +1,27 @@
 """The project's own server over an engine, at a free port of this machine."""
 
 import re
-import subprocess
-import sys
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from aiohttp import web
 
 from inference.engines.contract import Engine
 from inference.serving.model_server import ModelServer, model_names
+from tests.processes import begin
 
 SERVE = Path(__file__).resolve().parents[2] / "inference" / "serve.py"
+LISTENS = re.compile(r"http://127\.0\.0\.1:\d+/v1")
 
 
-def address_in(lines: IO[str], seen: list[str]) -> str:
+def address_in(lines: Iterable[str], seen: list[str]) -> str:
     """Where a server says that it listens."""
     for line in lines:
         seen.append(line)
-        found = re.search(r"http://127\.0\.0\.1:\d+/v1", line)
+        found = LISTENS.search(line)
         if found:
             return found[0]
     raise AssertionError("".join(seen)[-2000:])
@@ -30,13 +31,13 @@ def address_in(lines: IO[str], seen: list[str]) -> str:
 def serving_command(*arguments: object) -> Iterator[str]:
     """The address of serve.py as a process of its own, on transformers in float32."""
     engine = ("--engine", "transformers", "--dtype", "float32", "--port", "0")
-    command = [sys.executable, str(SERVE), *map(str, arguments), *engine]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            yield address_in(process.stderr, [])
-        finally:
-            process.kill()
+    process = begin(SERVE, *arguments, *engine)
+    try:
+        while process.poll() is None and not LISTENS.search(process.errors):
+            time.sleep(0.05)
+        yield address_in(process.errors.splitlines(keepends=True), [])
+    finally:
+        process.kill()
 
 
 @asynccontextmanager

@@ -19,6 +19,8 @@ from inference.run_questions import run_questions
 from models.formats.records import QuestionRecord
 
 LOOPS = [IrcotLoop, ReactLoop, SelfAskLoop]
+# A call a round or two, one that asks for a round too many, and the answer.
+MOST_CALLS = {IrcotLoop: 5 + 1, ReactLoop: 5 + 2, SelfAskLoop: 2 * 5 + 2}
 Done = list[tuple[QuestionRecord, Trace]]
 
 
@@ -46,10 +48,6 @@ async def run(loop: Loop, records: list[QuestionRecord]) -> Done:
     return list(zip(records, traces, strict=True))
 
 
-def exact(done: Done) -> float:
-    return sum(trace.answer in record.answers for record, trace in done) / len(done)
-
-
 def chains(world: GoldWorld) -> list[QuestionRecord]:
     return [record for record in world.questions if record.type in ("single", "bridge")]
 
@@ -60,7 +58,9 @@ async def test_a_perfect_model_answers_the_world(
 ) -> None:
     model = WorldModel(world)
     done = await run(make_loop(kind, model, retriever), world.questions)
-    assert exact(done) >= 0.93
+    wrong = [(r.type, t.notes) for r, t in done if t.answer not in r.answers]
+    # In one chain of four IRCoT comes back to a fact that it passed over: a sixth round.
+    assert wrong == [("bridge", ["stopped after 5 rounds"])] * (kind is IrcotLoop)
     assert model.asked.total() == sum(trace.bill.llm_calls for _, trace in done)
     for record, trace in done:
         if not record.evidences:
@@ -69,16 +69,15 @@ async def test_a_perfect_model_answers_the_world(
 
 async def test_self_ask_takes_two_calls_a_hop(world: GoldWorld, retriever: Bm25Retriever) -> None:
     done = await run(make_loop(SelfAskLoop, WorldModel(world), retriever), chains(world))
-    assert exact(done) >= 0.98
     for record, trace in done:
         hops = len(record.evidences)
-        if trace.answer in record.answers:
-            assert (len(trace.steps), trace.bill.llm_calls) == (hops, 2 * hops + 1)
-            asked = [step.question for step in record.question_decomposition]
-            assert [step.subquery for step in trace.steps] == asked
-            following = [f"Follow up: {question}" for question in asked[1:]]
-            assert [step.decision for step in trace.steps[:-1]] == following
-            assert trace.steps[-1].decision == f"So the final answer is: {trace.answer}"
+        assert trace.answer in record.answers
+        assert (len(trace.steps), trace.bill.llm_calls) == (hops, 2 * hops + 1)
+        asked = [step.question for step in record.question_decomposition]
+        assert [step.subquery for step in trace.steps] == asked
+        following = [f"Follow up: {question}" for question in asked[1:]]
+        assert [step.decision for step in trace.steps[:-1]] == following
+        assert trace.steps[-1].decision == f"So the final answer is: {trace.answer}"
 
 
 @pytest.mark.parametrize("kind", [ReactLoop, IrcotLoop])
@@ -86,6 +85,7 @@ async def test_a_call_a_round_beside_the_first_or_the_last(
     kind: type, world: GoldWorld, retriever: Bm25Retriever
 ) -> None:
     done = await run(make_loop(kind, WorldModel(world), retriever), chains(world))
+    assert sum(t.answer not in r.answers for r, t in done) == (kind is IrcotLoop)
     for record, trace in done:
         if trace.answer in record.answers:
             # After the last round IRCoT answers without another thought.
@@ -109,12 +109,36 @@ async def test_no_more_rounds_than_are_allowed(
 async def test_errors_in_a_fifth_of_all_outputs(
     kind: type, world: GoldWorld, retriever: Bm25Retriever
 ) -> None:
-    model = WorldModel(world, error_rate=0.2, seed=2)
-    done = await run(make_loop(kind, model, retriever), world.questions)
-    assert model.spoiled.total() > 30
-    assert 0.3 <= exact(done) < 0.93
-    for _, trace in done:
-        assert trace.bill.llm_calls <= 2 * 5 + 3
+    """A question none of whose outputs was wrong goes as with a perfect model; others go wrong."""
+    model, spoiled = WorldModel(world, error_rate=0.2, seed=2), []
+
+    def errs(request: Request) -> str:
+        before = model.spoiled.total()
+        text = model(request)
+        if model.spoiled.total() > before:
+            spoiled.append(request.messages[0]["content"])
+        return text
+
+    done = await run(make_loop(kind, errs, retriever), world.questions)
+    perfect = await run(make_loop(kind, WorldModel(world), retriever), world.questions)
+    hit = {
+        record.id
+        for record in world.questions
+        for asked in [record.question, *(step.question for step in record.question_decomposition)]
+        if any(asked in prompt for prompt in spoiled)
+    }
+    assert len(spoiled) == model.spoiled.total() and 0 < len(hit) < len(done)
+    for (record, trace), (_, unspoiled) in zip(done, perfect, strict=True):
+        if record.id not in hit:
+            assert (trace.answer, trace.notes) == (unspoiled.answer, unspoiled.notes)
+            assert trace.bill.llm_calls == unspoiled.bill.llm_calls
+        assert trace.bill.llm_calls <= MOST_CALLS[kind]
+    harmed = [
+        record.id
+        for (record, trace), (_, unspoiled) in zip(done, perfect, strict=True)
+        if trace.answer not in record.answers and unspoiled.answer in record.answers
+    ]
+    assert harmed and set(harmed) <= hit
 
 
 @pytest.mark.parametrize("kind", LOOPS)

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,11 @@ from inference.indexing_cost import read_cost
 from models.checkpoint import component_fingerprint
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from models.sentence_encoder import load_sentence_encoder
+from tests import processes
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
 from tests.run_main import Run, json_runner
 from tests.tiny import tiny_tokenizer
 
-ROOT = Path(__file__).resolve().parents[2]
 PASSAGES = [
     PassageRecord("p1", "Ada", "Ada is a painter. She was born in Rome."),
     PassageRecord("p2", "Ben", "Ben was born in Oslo."),
@@ -206,13 +205,14 @@ def test_a_killed_build_goes_on_and_asks_only_for_what_is_missing(
 ) -> None:
     corpus = [PassageRecord(f"p{n}", f"Ada{n}", f"Ada{n} was born in Rome{n}.") for n in range(9)]
     write_records(tmp_path / "corpus.jsonl", corpus)
+    program = tmp_path / "killed.py"
+    program.write_text(KILLED)
 
     def build(killed_after: int, folder: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", KILLED, str(killed_after), "--corpus",
-             str(tmp_path / "corpus.jsonl"), "--t2t", str(t2t), "--encoder", "hash", "--json",
-             "--out", str(tmp_path / folder), "--cache", str(tmp_path / f"{folder}.sqlite")],
-            cwd=ROOT, capture_output=True, text=True, check=False,
+        return processes.run(
+            program, killed_after, "--corpus", tmp_path / "corpus.jsonl", "--t2t", t2t,
+            "--encoder", "hash", "--json", "--out", tmp_path / folder,
+            "--cache", tmp_path / f"{folder}.sqlite",
         )  # fmt: skip
 
     assert build(4, "h").returncode == -signal.SIGKILL

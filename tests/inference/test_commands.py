@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from models.formats.records import (
 )
 from models.formats.triples import Triple
 from tests.components import chat_backbone, ras_component, t2t_component
+from tests.processes import fresh
 from tests.run_main import Run, json_runner
 from tests.tiny import tiny_backbone
 
@@ -38,8 +37,8 @@ PASSAGES = [
 ]
 CONTEXT = [("Dawn", ["Dawn is a film by Ana Lis."]), ("Brill", ["Brill is a town."])]
 QUESTIONS = [
-    QuestionRecord("a", "Who directed Dawn?", "Ana Lis", context=CONTEXT),
-    QuestionRecord("b", "Where was Ana Lis born?", "Brill"),
+    QuestionRecord("a", "Who directed Dawn?", "Ana Lis", type="who", context=CONTEXT),
+    QuestionRecord("b", "Where was Ana Lis born?", "Brill", type="who"),
     QuestionRecord("c", "What is Brill?", "a town", context=CONTEXT),
 ]
 
@@ -77,10 +76,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize("name", ["ask", "evaluate", "extract"])
 def test_help_from_any_folder(name: str, tmp_path: Path) -> None:
     script = ROOT / "inference" / f"{name}.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--help"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = fresh(script, "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "--json" in done.stdout and "--t2t" in done.stdout
 
@@ -143,9 +139,15 @@ def test_an_interrupted_evaluation_goes_on_and_asks_only_what_is_missing(
     with pytest.raises(SystemExit, match="begun with top_k = 3, and 2 is given"):
         run(*evaluate, "--resume", "--top-k", 2)
     asked.append("killed")
-    assert run(*evaluate, "--resume")["n"] == 3
+    results = run(*evaluate, "--resume")
     assert asked == ["a", "killed", "b", "c"]
     assert not (out / "progress.jsonl").exists()
+    assert {name: own["n"] for name, own in results["by_type"].items()} == {"who": 2, "(none)": 1}
+    # A run that was finished before results were kept by type is shown by type, too.
+    earlier = json.dumps({name: results[name] for name in results if name != "by_type"})
+    (out / "results.json").write_text(earlier)
+    assert run(*evaluate, "--resume") == results
+    assert (out / "results.json").read_text() == earlier
 
 
 def test_resume_asks_again_what_failed(

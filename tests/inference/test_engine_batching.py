@@ -1,6 +1,7 @@
 """How requests are put together into batches."""
 
 import asyncio
+import threading
 
 import pytest
 from hypothesis import given
@@ -69,18 +70,21 @@ def test_prompts_are_read_in_order_each_once_with_little_padding(lengths: list[i
 
 async def test_jobs_that_arrive_while_a_batch_runs_make_the_next_one() -> None:
     sizes: list[int] = []
+    begun, go_on = threading.Event(), threading.Event()
 
     def double(items: list[int]) -> list[int]:
-        import time
-
         sizes.append(len(items))
-        time.sleep(0.05)
+        begun.set()
+        assert go_on.wait(300)
         return [2 * item for item in items]
 
     batcher: DynamicBatcher[int, int] = DynamicBatcher(double, Limits(8, 1000))
     first = asyncio.create_task(batcher.submit([Work(0, "g", 1)]))
-    await asyncio.sleep(0.03)
-    rest = await asyncio.gather(*(batcher.submit([Work(n, "g", 1)]) for n in range(1, 9)))
+    await asyncio.to_thread(begun.wait, 300)
+    calls = [asyncio.create_task(batcher.submit([Work(n, "g", 1)])) for n in range(1, 9)]
+    await asyncio.sleep(0)  # each is begun and waits in the queue
+    go_on.set()
+    rest = await asyncio.gather(*calls)
     assert await first == [0]
     assert rest == [[2 * n] for n in range(1, 9)]
     assert sizes == [1, 8]

@@ -1,8 +1,6 @@
 """evaluate_all.py: the runs of evaluate.py on one engine, resumable, with a table at the end."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,9 @@ from inference.engines.open_engine import build_engine
 from inference.loops.ras import RasLoop
 from inference.loops.trace import Trace
 from models.formats.records import PassageRecord, QuestionRecord, write_records
+from tests import processes
 from tests.components import chat_backbone, ras_component, t2t_component
+from tests.processes import fresh
 from tests.run_main import Run, json_runner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -209,14 +209,10 @@ def test_the_command_line_itself(
 ) -> None:
     script = ROOT / "inference" / "evaluate_all.py"
     given = ("--loops", "none", "single", "--datasets", *datasets, *shared, "--out", "out")
-    done = subprocess.run(
-        [sys.executable, str(script), *map(str, given), "--json"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    done = fresh(script, *given, "--json", cwd=tmp_path, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(json.loads(done.stdout.splitlines()[-1])["datasets"]) == 2
-    names = subprocess.run(
-        [sys.executable, str(script), "--loops", "none", "--datasets", "films.jsonl", "--out", "x"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    names = processes.run(
+        script, "--loops", "none", "--datasets", "films.jsonl", "--out", "x", cwd=tmp_path
+    )
     assert names.returncode == 2 and "give NAME=FILE" in names.stderr

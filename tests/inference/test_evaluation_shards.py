@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,9 @@ from evaluation.runs import RESULTS_FILE, TRACES_FILE
 from evaluation.shards import Shard
 from inference.evaluation_log import SETTINGS_FILE, SHARD_FILE
 from models.formats.records import PassageRecord, QuestionRecord, write_records
+from tests import processes
 from tests.components import ras_component, stirred_backbone, t2t_component
+from tests.processes import fresh
 from tests.run_main import run_main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,8 +31,8 @@ QUESTIONS = [
     QuestionRecord(f"q{i}", f"Who directed Film{i}?", f"Ana{i}", type=("a", "b", "c")[i % 3])
     for i in range(12)
 ]
-# The clock's alone; the triples that shards extract are each one's own to pay for.
-OF_THE_CLOCK = {"seconds"}
+# The clock's and the process's alone; triples that shards extract are each one's own to pay for.
+OF_THE_CLOCK = {"seconds", "provenance"}
 Evaluate = Callable[..., None]
 
 
@@ -115,7 +116,10 @@ def test_merged_shards_are_the_whole_evaluation(
     # In whatever order they are named; more shards than questions leave some without any.
     merge(*reversed(folders))
     assert results("merged") == results("whole")
+    assert read("whole", RESULTS_FILE)["provenance"]["answered_earlier"] == 0
     assert results("whole")["n"] == len(QUESTIONS) and results("whole")["errors"] == 0
+    by_type = results("merged")["by_type"]
+    assert {name: own["n"] for name, own in by_type.items()} == {"a": 4, "b": 4, "c": 4}
     assert rows("merged") == rows("whole")
     assert read("merged", SETTINGS_FILE) == read("whole", SETTINGS_FILE)
     parts = [read(folder, SHARD_FILE) for folder in folders]
@@ -135,6 +139,7 @@ def test_a_question_that_fails_is_counted_in_the_merged_results_too(
         evaluate(f"part{number}", *more, "--shard", f"{number}/2")
     merge("part1", "part2")
     assert results("merged") == results("whole")
+    assert read("whole", RESULTS_FILE)["provenance"]["answered_earlier"] == 0
     assert results("merged")["errors"] == 2
 
 
@@ -239,16 +244,11 @@ def test_a_shard_goes_on_as_the_same_shard_alone(
 
 @pytest.mark.slow
 def test_the_command_line(options: list[str], tmp_path: Path) -> None:
-    environment = {
-        **os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
-        "TRIVIUM_CACHE": str(tmp_path / "cache"),
-    }  # fmt: skip
+    environment = {**os.environ, "TRIVIUM_CACHE": str(tmp_path / "cache")}
 
     def run(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, str(ROOT / "inference" / script), *arguments]
-        return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
+        program = ROOT / "inference" / script
+        return processes.run(program, *arguments, cwd=tmp_path, env=environment)
 
     for number in (1, 2):
         shard = ("--shard", f"{number}/2", "--out", f"part{number}", "--json")
@@ -257,7 +257,8 @@ def test_the_command_line(options: list[str], tmp_path: Path) -> None:
         card = json.loads(done.stdout.splitlines()[-1])
         owned = [i for i, q in enumerate(QUESTIONS) if Shard(number, 2).owns(q.id)]
         assert (card["shard"], card["places"]) == (number, owned)
-    done = run("merge_evaluation.py", "part1", "part2", "--out", "merged", "--json")
+    merge = ROOT / "inference/merge_evaluation.py"
+    done = fresh(merge, "part1", "part2", "--out", "merged", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["n"] == len(QUESTIONS)
     done = run("merge_evaluation.py", "part2", "--out", "again")

@@ -1,6 +1,6 @@
 """Which stage lost a question, told from its annotations."""
 
-from inference.gold import GoldPassages, mean_by_type, recall, stage_of
+from inference.gold import GoldPassages, recall, stage_of
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
 from models.formats.records import DecompositionStep, QuestionRecord
@@ -70,7 +70,3 @@ def test_musique_goes_by_paragraph_and_answer() -> None:
     assert stage_of(record, trace(first, TraceStep("x", [PERSON])), False, GOLD) == "extraction"
     read = trace(first, TraceStep("x", [PERSON], [BIRTH]))
     assert stage_of(record, read, False, GOLD) == "answer"
-
-
-def test_mean_by_type_keeps_order() -> None:
-    assert mean_by_type("bab", [1.0, 0.0, 0.0]) == {"b": (2, 0.5), "a": (1, 0.0)}

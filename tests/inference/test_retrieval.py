@@ -1,7 +1,6 @@
 """Retrievers against plain computation, and what their saved indexes refuse."""
 
 import json
-import os
 from pathlib import Path
 
 import bm25s
@@ -25,7 +24,7 @@ from inference.retrieval.passages import (
     top_hits,
 )
 from models.formats.prompts import passage_text
-from models.formats.records import RecordError, read_records
+from models.formats.records import QuestionRecord, RecordError, read_records
 from models.sentence_encoder import HashEncoder, load_sentence_encoder
 from tests.shared_data import shared_data_file
 
@@ -83,6 +82,8 @@ def test_dense_equals_brute_force() -> None:
     similarity = encoder.encode(QUERIES) @ vectors.T
     for row, hits in zip(similarity, found, strict=True):
         assert [hit.score for hit in hits] == pytest.approx(np.sort(row)[::-1][:7], abs=1e-6)
+        own = [row[PASSAGES.index(hit.passage)] for hit in hits]
+        assert [hit.score for hit in hits] == pytest.approx(own, abs=1e-6)
 
 
 def test_approximate_dense_finds_nearly_the_same() -> None:
@@ -90,7 +91,8 @@ def test_approximate_dense_finds_nearly_the_same() -> None:
     exact = DenseRetriever(PASSAGES, encoder).search(QUERIES, 5)
     near = DenseRetriever(PASSAGES, encoder, approximate=True).search(QUERIES, 5)
     for left, right in zip(exact, near, strict=True):
-        assert left[0].score == pytest.approx(right[0].score, abs=1e-5)
+        scores = [hit.score for hit in right]
+        assert scores == pytest.approx([hit.score for hit in left], abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["bm25", "dense", "hybrid"])
@@ -192,39 +194,36 @@ def test_the_hybrid_prefers_what_both_find() -> None:
     assert found[0].passage.id == "p1"
 
 
-EMBEDS_A_CORPUS = pytest.mark.skipif(
-    "TRIVIUM_EMBED_CORPUS" not in os.environ,
-    reason="embeds 12,074 passages, half an hour on two cores; set TRIVIUM_EMBED_CORPUS=1",
-)
+MEANINGS = {
+    "The physician treats sick people in the hospital.": "doctor healing patients at a clinic",
+    "A feline slept on the sofa.": "cat napping upon a couch",
+    "The automobile needs petrol.": "car running out of gas",
+    "She authored several novels.": "woman who wrote books",
+    "The monarch ruled for decades.": "king's long reign",
+}
+
+
+def test_the_default_encoder_finds_by_meaning_what_shares_no_word() -> None:
+    passages = [Passage(str(n), "", text) for n, text in enumerate(MEANINGS)]
+    queries, encoder = list(MEANINGS.values()), load_sentence_encoder("minilm")
+    words, meaning = Bm25Retriever(passages), DenseRetriever(passages, encoder)
+    assert words.search(queries, 5) == [[]] * 5
+    for retriever in (meaning, HybridRetriever([words, meaning])):
+        assert [ids(hits)[0] for hits in retriever.search(queries, 5)] == ["0", "1", "2", "3", "4"]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("bm25", 0.35),
-        pytest.param("dense", 0.30, marks=EMBEDS_A_CORPUS),
-        pytest.param("hybrid", 0.36, marks=EMBEDS_A_CORPUS),
-    ],
-)
-def test_all_gold_passages_in_the_top_five_of_2wiki(
-    kind: str, expected: float, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    from models.formats.records import QuestionRecord
-
+def test_bm25_finds_all_gold_passages_in_the_top_five_of_2wiki() -> None:
     questions = list(
         read_records(shared_data_file("qa/2wikimultihopqa_test.jsonl"), QuestionRecord)
     )
     passages = load_corpus(shared_data_file("corpus/2wikimultihopqa.jsonl"))
-    index_dir = tmp_path_factory.getbasetemp() / "indexes_2wiki"
-    retriever = build_retriever(kind, passages, "minilm", index_dir)
-    found = retriever.search([question.question for question in questions], 5)
+    found = build_retriever("bm25", passages).search([q.question for q in questions], 5)
     hits = [
         {title for title, _ in question.supporting_facts} <= {hit.passage.title for hit in five}
         for question, five in zip(questions, found, strict=True)
     ]
-    assert np.mean(hits) == pytest.approx(expected, abs=0.03)
+    assert np.mean(hits) == pytest.approx(0.35, abs=0.03)
 
 
 def test_meta_names_what_an_index_was_built_from(tmp_path: Path) -> None:

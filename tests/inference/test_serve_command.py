@@ -36,6 +36,7 @@ def process(t2t: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.P
         [
             sys.executable, str(SERVE), "--adapter", f"extract={t2t}",
             "--engine", "transformers", "--dtype", "float32", "--port", "0", "--json",
+            "--drain-seconds", "300",
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -52,13 +53,13 @@ def test_sigterm_finishes_what_runs(process: subprocess.Popen[str]) -> None:
     client = openai.OpenAI(base_url=address, api_key=KEY, max_retries=0)
     assert [model.id for model in client.models.list()] == ["tiny", "extract"]
     answers: list[openai.types.Completion] = []
-    prompt = {"model": "extract", "prompt": "On and on", "max_tokens": 400, "temperature": 0}
+    prompt = {"model": "extract", "prompt": "On and on", "max_tokens": 1000, "temperature": 0}
     call = threading.Thread(target=lambda: answers.append(client.completions.create(**prompt)))
     call.start()
     wait_until_at_work(address)
     process.send_signal(signal.SIGTERM)
-    call.join(timeout=120)
-    output, errors = process.communicate(timeout=120)
+    call.join(timeout=300)
+    output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert answers[0].usage.completion_tokens > 0
     served = json.loads(output.splitlines()[-1])
@@ -72,7 +73,7 @@ def test_sigterm_finishes_what_runs(process: subprocess.Popen[str]) -> None:
 def wait_until_at_work(address: str) -> None:
     """Until the server has a request under way."""
     health = address.removesuffix("/v1") + "/health"
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         with urllib.request.urlopen(health) as response:
             if json.load(response)["running"]:

@@ -20,10 +20,12 @@ class StubEngine:
         self.go_on = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.failure: Exception | None = None
+        self.requests: list[Request] = []
         self._health = health or Health(True)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """One word a request."""
+        self.requests += requests
         self.called.set()
         try:
             await self.go_on.wait()

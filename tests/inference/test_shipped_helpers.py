@@ -1,52 +1,24 @@
-"""The helpers that ship, on the real backbone: each does its step of a question."""
-
-from collections.abc import Callable
+"""The chooser of topics that ships, on the real backbone; the other components have floors in
+`tests/quality`."""
 
 import pytest
 
 from inference.components import SHIPPED, helper_requests, open_helper
-from inference.engines.contract import Request
 from inference.engines.open_engine import build_engine
 from inference.engines.options import EngineOptions
-from models.formats.decomposer import decompose_prompt
-from models.formats.gap_judge import gap_prompt
-from models.formats.query_triplets import QueryTriplet
-from models.formats.records import HelperTask
-from models.formats.resolver import resolve_prompt
 from models.formats.topic_choice import Choice, choice_prompt, parse_choice
-from models.formats.triples import Triple
 
-TASKS: tuple[HelperTask, ...] = ("decompose", "resolve", "judge_gap", "choose_topics")
+FOLDER = SHIPPED / "choose_topics_smollm2"
 QUESTION = "Where was the director of film The Quiet Harbour born?"
-OPEN = QueryTriplet("The Quiet Harbour", "director", "?a")
-SILENT = QueryTriplet("Ana Lindqvist", "spouse", "?")
-DIRECTOR = Triple("The Quiet Harbour", "director", "Ana Lindqvist")
-BIRTHPLACE = Triple("Ana Lindqvist", "place of birth", "Uppsala")
-PASSAGE = "The Quiet Harbour: The Quiet Harbour is a 1961 Swedish film directed by Ana Lindqvist."
 TOPICS = Choice("topics", ("Biography", "Cinema", "Geography", "Medicine", "Sports"), 1, 5)
 
 
 @pytest.mark.slow
-async def test_each_shipped_helper_does_its_step() -> None:
-    folders = {task: SHIPPED / f"{task}_smollm2" for task in TASKS}
-    engine = build_engine(EngineOptions(kind="transformers"), adapters=folders)
-    make = {task: helper_requests(open_helper(folders[task], task)) for task in TASKS}
-    asked: list[tuple[Callable[[str], Request], str]] = [
-        (make["decompose"], decompose_prompt(QUESTION)),
-        (make["resolve"], resolve_prompt(OPEN, [PASSAGE])),
-        (make["resolve"], resolve_prompt(SILENT, [PASSAGE])),
-        (make["judge_gap"], gap_prompt(QUESTION, [DIRECTOR])),
-        (make["judge_gap"], gap_prompt(QUESTION, [DIRECTOR, BIRTHPLACE])),
-        (make["choose_topics"], choice_prompt(QUESTION, TOPICS)),
-    ]
+async def test_the_shipped_chooser_names_the_topic_of_a_film() -> None:
+    make = helper_requests(open_helper(FOLDER, "choose_topics"))
+    engine = build_engine(EngineOptions(kind="transformers"), adapters={"choose_topics": FOLDER})
     try:
-        done = await engine.generate([request(prompt) for request, prompt in asked])
+        [done] = await engine.generate([make(choice_prompt(QUESTION, TOPICS))])
     finally:
         await engine.close()
-    decomposed, filled, nothing, missing, enough, chosen = (one.text.strip() for one in done)
-    assert decomposed == "The Quiet Harbour | director | ?a\n?a | place of birth | ?"
-    assert filled == "The Quiet Harbour | director | Ana Lindqvist"
-    assert nothing == "nothing"
-    assert missing == "Ana Lindqvist | place of birth | ?"
-    assert enough == "enough"
-    assert "Cinema" in parse_choice(chosen, TOPICS.names).chosen
+    assert "Cinema" in parse_choice(done.text.strip(), TOPICS.names).chosen

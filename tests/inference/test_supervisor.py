@@ -71,7 +71,7 @@ async def test_one_new_process_for_all_who_wait() -> None:
 async def test_a_standstill_is_ended() -> None:
     supervisor = Supervisor(FakeProcess, stall_seconds=0.2)
     with pytest.raises(EngineDiedError):
-        await asyncio.wait_for(supervisor.run(lambda process: process.until_dead()), timeout=5)
+        await asyncio.wait_for(supervisor.run(lambda process: process.until_dead()), timeout=120)
     assert await supervisor.run(lambda process: process.answer()) == "done"
 
 

@@ -1,13 +1,12 @@
 """build_propositions.py, and the loops over it and over passages, by evaluate.py and ask.py."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
+import sqlite3
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from inference.loop_options import add_loop_arguments, options_from
 from models.formats.records import write_records
 from models.formats.triples import Triple
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
+from tests.processes import begin, fresh
 from tests.run_main import Run, json_runner
 from tests.tiny import tiny_tokenizer
 
@@ -335,26 +335,33 @@ def test_ask_shows_a_trace(
     assert trace["bill"]["llm_calls"] == 4
 
 
+def extracted(cache: Path) -> int:
+    """Passages whose triples are in a cache so far."""
+    try:
+        with closing(sqlite3.connect(f"file:{cache}?mode=ro", uri=True)) as connection:
+            return int(connection.execute("SELECT COUNT(*) FROM extracted").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
 @pytest.mark.slow
 def test_a_killed_build_goes_on(
     components: dict[str, Path], folder: Path, tmp_path: Path, world: GoldWorld
 ) -> None:
     """The real command, killed while it extracts, with a tiny model that writes no triples."""
     arguments = [
-        sys.executable, str(ROOT / "inference" / "build_propositions.py"),
+        ROOT / "inference" / "build_propositions.py",
         "--corpus", str(folder / "world" / "corpus.jsonl"), "--t2t", str(components["t2t"]),
         "--out", str(tmp_path / "index"), "--cache", str(tmp_path / "triples.sqlite"),
         "--encoder", "hash", "--engine", "transformers", "--max-batch-size", "2",
     ]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(arguments, env=environment, stderr=subprocess.DEVNULL)
-    while not (tmp_path / "triples.sqlite").exists() and process.poll() is None:
-        time.sleep(0.2)
-    time.sleep(2)
+    process = begin(*arguments)
+    while not extracted(tmp_path / "triples.sqlite") and process.poll() is None:
+        time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not list((tmp_path / "index").glob("part-*"))
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+    done = fresh(*arguments)
     # An untrained model gives no triple, which is said in one line and is no index.
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("error: no triple in 200 documents")

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
-from inference.engines.contract import Request
+from inference.engines.contract import Sampling
 from inference.triplet_judge import (
     MAX_PASSAGE_CHARACTERS,
     Judged,
@@ -28,9 +28,7 @@ async def test_scores_are_digits_and_the_rest_is_counted() -> None:
 async def test_decoding_is_greedy_and_short() -> None:
     engine = ScriptedEngine(lambda request: "4")
     await judge(engine, ["a", "b"])
-    request: Request
-    for request in engine.requests:
-        assert request.sampling.temperature == 0.0 and request.sampling.max_new_tokens <= 4
+    assert [request.sampling for request in engine.requests] == [Sampling(max_new_tokens=4)] * 2
 
 
 def test_prompts_show_passage_triplet_and_question() -> None:

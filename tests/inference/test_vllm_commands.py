@@ -69,7 +69,7 @@ def test_a_terminated_command_takes_its_engine_with_it(
     running.terminate()
     running.communicate(timeout=PATIENCE_SECONDS)
     assert running.returncode == 128 + signal.SIGTERM
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=120)
     assert not alive
 
 

@@ -60,7 +60,7 @@ def address(t2t: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         server.terminate()
-        server.wait(timeout=60)
+        server.wait(timeout=300)
 
 
 def wait_until_up(url: str, server: subprocess.Popen[bytes]) -> None:

