@@ -2,10 +2,10 @@
 
     data_gen/audit.py DATA --out DIR --exclude test.jsonl --max-tokens 1200
 
-DATA is a folder that build_subq.py, build_triples.py or build_conditions.py wrote, or SPLIT=FILE
-(train, dev or test), several times. Writes DIR/report.md and DIR/report.json: what was found, how
-often, and records to read. Ends with status 1 where a finding harms a training. docs/audit.md
-explains the findings. Memory: about 100 bytes a record."""
+DATA is a folder that build_subq.py, build_triples.py, build_conditions.py or build_helpers.py
+wrote, or SPLIT=FILE (train, dev or test), several times. Writes DIR/report.md and DIR/report.json:
+what was found, how often, and records to read. Ends with status 1 where a finding harms a training.
+docs/audit.md explains the findings. Memory: about 100 bytes a record."""
 
 import argparse
 import logging
@@ -21,6 +21,7 @@ from data_gen.audits.inputs import split_files
 from data_gen.audits.report import finding_rows, report_of, write_report
 from data_gen.audits.run import Audit, Settings
 from data_gen.card import WORDS_UNIT, token_counter
+from data_gen.source_args import question_file
 from evaluation.commands import one_line_errors
 from evaluation.report import emit_json, print_table
 
@@ -41,8 +42,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="test questions (contract form) that no split may hold, nor their passages",
     )  # fmt: skip
     add(
-        "--questions", type=Path, action="append", default=[], metavar="FILE",
-        help="the sources' questions, whose answers no sub-query may name (the answer samples)",
+        "--questions", type=question_file, action="append", default=[], metavar="[NAME=]FILE",
+        help="the sources' questions, whose answers no sub-query may name (the answer samples) and "
+        "whose hops and triples no test question may share; NAME as in a builder's --source",
     )  # fmt: skip
     add(
         "--corpus", type=Path, action="append", default=[], metavar="FILE",

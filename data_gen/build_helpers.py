@@ -52,8 +52,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )  # fmt: skip
     parser.add_argument(
         "--exclude", type=Path, action="append", default=[], metavar="PATH",
-        help="test questions (contract form) that are left out, by id and by wording; those of a "
-        "world's folder always are",
+        help="test questions (contract form): these are left out, and what shares a hop or an "
+        "evidence triple with one; those of a world's folder always are",
     )  # fmt: skip
     parser.add_argument(
         "--limit", type=int, help="at most N questions (topic: entities) of each source, by a hash"

@@ -51,8 +51,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )  # fmt: skip
     parser.add_argument(
         "--exclude", type=Path, action="append", default=[], metavar="PATH",
-        help="test questions (contract form) that are left out, by id and by wording; those of a "
-        "world's folder always are",
+        help="test questions (contract form): these are left out, and what shares a hop or an "
+        "evidence triple with one; those of a world's folder always are",
     )  # fmt: skip
     parser.add_argument("--top-k", type=int, default=3, help="passages a query (3)")
     parser.add_argument("--max-triples", type=int, default=8, help="triples a step (8)")

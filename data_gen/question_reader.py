@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from data_gen.held_out import held_out_keys, is_held_out
+from data_gen.held_out import HeldOutQuestions
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.open_source import read_questions
 from data_gen.splits import hash_fraction
@@ -94,14 +94,14 @@ class QuestionReader:
         # An id that comes twice in one file is a matter for the check of labels.
         if self._taken.payload(record.id) not in (None, str(len(self.sources))):
             reason = "left out: same id again"
-        elif is_held_out(record, self._excluded):
-            reason = "left out: a test question"
+        elif leak := self._excluded.reason(record):
+            reason = f"left out: {leak}"
         if reason and self._counted(record.id):
             self.counts.count(reason, 1, *place)
         return not reason
 
-    def _test_questions(self) -> set[str]:
-        """Ids and wordings of test questions; a world's own test questions are among them."""
+    def _test_questions(self) -> HeldOutQuestions:
+        """What test questions forbid; a world's own test questions are among them."""
         worlds = [Path(source.path) for source in self.options.source if source.name == "world"]
         own = [folder / "questions_test.jsonl" for folder in worlds]
-        return held_out_keys([*self.options.exclude, *filter(Path.is_file, own)])
+        return HeldOutQuestions.of_files([*self.options.exclude, *filter(Path.is_file, own)])

@@ -5,13 +5,16 @@ import hashlib
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from data_gen.sources.hub import is_hub_reference, parse_hub_reference
+from data_gen.sources.open_source import QUESTION_SOURCES
 from data_gen.splits import DEFAULT_FRACTIONS, check_fractions
 from models.formats.fields import RecordError
+from models.licences import NOT_STATED
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +39,14 @@ def named_path(names: tuple[str, ...]) -> Callable[[str], NamedPath]:
         return NamedPath(name, path)
 
     return parse
+
+
+def question_file(text: str) -> NamedPath:
+    """An argparse type for [NAME=]PATH, NAME a source of questions; without it, our contract's."""
+    name, separator, path = text.partition("=")
+    if not separator or name not in QUESTION_SOURCES:
+        return NamedPath("contract", text)
+    return NamedPath(name, path)
 
 
 def fractions(text: str) -> tuple[float, float, float]:
@@ -135,7 +146,6 @@ LICENCES = {
     "arc_challenge": "CC BY-SA 4.0",
     "subquestions": "MIT (ProbTree), sub-answers by a model",
 }
-UNNAMED_LICENCE = "see the source's records"
 
 
 def known_licence(name: str, file: str) -> str | None:
@@ -149,18 +159,20 @@ def source_file(path: str) -> str:
 
 
 def source_entry(
-    source: NamedPath, records: int, licences: Collection[str] = ()
+    source: NamedPath, records: int, subsets: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, object]:
     """What a card says of a source.
 
-    licences: those that its records name, for a file that is of no known data set; several are
-    joined by "; ".
+    subsets: of `record_subsets`, for a file that is of no known data set; several licences are
+    joined by "; ", and the subsets stand in the entry where a record names its licence.
     """
+    licences = {str(row["licence"]) for row in subsets}
     known = known_licence(source.name, source.path)
     return {
         "name": source.name,
         "file": source_file(source.path),
         "sha256": file_sha256(source.path),
-        "licence": known or "; ".join(sorted(licences)) or UNNAMED_LICENCE,
+        "licence": known or "; ".join(sorted(licences)) or NOT_STATED,
         "records": records,
+        **({"subsets": list(subsets)} if licences - {NOT_STATED} else {}),
     }

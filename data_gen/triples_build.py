@@ -25,7 +25,7 @@ from data_gen.passage_items import PassageItem
 from data_gen.passage_triples import MAX_TARGET_TRIPLES, passage_key
 from data_gen.shards import Deal
 from data_gen.source_args import NamedPath, SkippedRecords, source_entry
-from data_gen.sources.contract_triples import read_contract_triples, record_licences
+from data_gen.sources.contract_triples import file_subsets, read_contract_triples
 from data_gen.sources.open_source import read_questions, read_triples
 from data_gen.streaming.disk_groups import DiskGroups, PassageTable
 from data_gen.streaming.external_sort import ExternalSort, fraction_bits, sort_key
@@ -101,7 +101,7 @@ class TriplesBuild:
                 kept = self._kept_triples(sample)
                 if kept:
                     yield self._item(place, TriplesSample(own_id, sample.text, kept))
-        named = record_licences(source.path, self.options.datasets) if own_form else ()
+        named = file_subsets(source.path, self.options.datasets) if own_form else ()
         self.sources.append(source_entry(source, count, named))
 
     def _kept_triples(self, sample: TriplesSample) -> list[Any]:

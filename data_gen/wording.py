@@ -5,6 +5,11 @@ import unicodedata
 
 from models.formats.prompts import TASK_INSTRUCTIONS
 
+# Words that a question keeps its meaning without, beside the others and its answer.
+_FUNCTION_WORD = re.compile(
+    r"an?|and|are|as|at|be|been|by|did|do|does|for|from|had|has|have|how|in|is|its?|of|on|or|s"
+    r"|that|the|then|there|this|to|was|were|what|when|where|which|who|whom|whose|why|with"
+)
 _NOT_WORD = re.compile(r"[\W_]+")
 
 
@@ -26,3 +31,8 @@ def question_wording(question: str) -> str:
     words = wording(question)
     found = next((start for start in _INSTRUCTIONS if words.startswith(start)), "")
     return words.removeprefix(found)
+
+
+def content_words(words: str) -> list[str]:
+    """The distinct words of a wording that are no function words, sorted."""
+    return sorted(word for word in {*words.split()} if not _FUNCTION_WORD.fullmatch(word))

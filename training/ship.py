@@ -1,11 +1,15 @@
 """Make a trained component small and traceable: bfloat16 weights and a manifest of its making.
 
 training/ship.py --component runs/ras --data runs/subq --out checkpoints/ras_smollm2
+
+The manifest names every subset that the data's card has, with its licence. A subset under a licence
+that forbids commercial use is refused.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +22,12 @@ from models.checkpoint import (
     read_component_config,
     write_component,
 )
+from models.licences import NOT_STATED, data_subsets, is_non_commercial
 from models.lora import copy_adapter_config
 from models.manifest import package_versions
 from models.weights import copy_weights
 
-CARD_FIELDS = ("sources", "seed", "splits")
+CARD_FIELDS = ("seed", "splits")
 # Where things lay on the machine that trained says nothing to others.
 LOCAL_SETTINGS = ("output_dir", "data")
 
@@ -35,8 +40,56 @@ def _parser() -> argparse.ArgumentParser:
     add("--component", required=True, type=Path, help="folder that a training wrote")
     add("--data", required=True, type=Path, help="folder of the training data, with its card.json")
     add("--out", required=True, type=Path, help="folder to write (replaced whole)")
+    add(
+        "--licence", type=named_licence, action="append", default=[], metavar="SUBSET=LICENCE",
+        help="licence of a subset whose card states none",
+    )  # fmt: skip
+    add(
+        "--allow-non-commercial", action="store_true",
+        help="ship what was trained on data that forbids commercial use",
+    )  # fmt: skip
     add("--json", action="store_true", help="print the manifest as one JSON object")
     return parser
+
+
+def named_licence(text: str) -> tuple[str, str]:
+    """An argparse type for SUBSET=LICENCE."""
+    subset, _, licence = text.partition("=")
+    if not subset or not licence:
+        raise argparse.ArgumentTypeError(f"{text!r}: write SUBSET=LICENCE")
+    return subset, licence
+
+
+def with_licences(
+    subsets: Sequence[Mapping[str, Any]], licences: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """The subsets, those without a licence under what `licences` says of them.
+
+    Raises CheckpointError for a subset in `licences` that is none, or whose card states one.
+    """
+    open_ones = {row["subset"] for row in subsets if row["licence"] == NOT_STATED}
+    for name in licences:
+        if name not in open_ones:
+            raise CheckpointError(
+                f"--licence {name}: no subset of that name lacks a licence; such are "
+                f"{', '.join(sorted(open_ones)) or 'none'}"
+            )
+    return [
+        {**row, "licence": licences.get(row["subset"], NOT_STATED)}
+        if row["licence"] == NOT_STATED
+        else dict(row)
+        for row in subsets
+    ]
+
+
+def refuse_non_commercial(subsets: Sequence[Mapping[str, Any]]) -> None:
+    """Raises CheckpointError where a subset's licence forbids commercial use."""
+    for row in subsets:
+        if is_non_commercial(row["licence"]):
+            raise CheckpointError(
+                f"trained on {row['subset']}, whose licence {row['licence']} forbids commercial "
+                "use. Train on other data, or say --allow-non-commercial"
+            )
 
 
 def shipped_metrics(component: Path) -> dict[str, Any]:
@@ -53,31 +106,41 @@ def shipped_metrics(component: Path) -> dict[str, Any]:
     return metrics
 
 
-def provenance(metrics: dict[str, Any], data: Path) -> dict[str, Any]:
-    """What a manifest says beside hashes: the data's card, the figures, the versions."""
+def provenance(metrics: dict[str, Any], data: Path, licences: Mapping[str, str]) -> dict[str, Any]:
+    """What a manifest says beside hashes: the data's subsets, the figures, the versions."""
     card = json.loads((data / "card.json").read_text(encoding="utf-8"))
+    subsets = with_licences(data_subsets(card.get("sources", [])), licences)
     return {
-        "data": {name: card[name] for name in CARD_FIELDS if name in card},
+        "data": {**{name: card[name] for name in CARD_FIELDS if name in card}, "subsets": subsets},
         "metrics": metrics,
         "versions": package_versions(),
     }
 
 
-def ship(component: Path, data: Path, out: Path) -> dict[str, Any]:
+def ship(
+    component: Path,
+    data: Path,
+    out: Path,
+    licences: Mapping[str, str] | None = None,
+    allow_non_commercial: bool = False,
+) -> dict[str, Any]:
     """Write `out` and return its manifest.
 
-    Raises CheckpointError when `component` is none, is truncated, or `out` cannot be written, and
-    FileNotFoundError when `data` has no card or the component no metrics.
+    licences: of subsets whose card states none. Raises CheckpointError when `component` is none, is
+    truncated, or `out` cannot be written, and where a subset's licence forbids commercial use
+    unless that is allowed; FileNotFoundError when `data` has no card or the component no metrics.
     """
     config = read_component_config(component)
-    metrics = shipped_metrics(component)
+    made_of = provenance(shipped_metrics(component), data, licences or {})
+    if not allow_non_commercial:
+        refuse_non_commercial(made_of["data"]["subsets"])
 
     def write(target: Path) -> None:
         copy_adapter_config(component, target)
-        (target / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n")
+        (target / METRICS_FILE).write_text(json.dumps(made_of["metrics"], indent=2) + "\n")
         copy_weights(component, target, torch.bfloat16)
 
-    write_component(out, config, write, provenance=provenance(metrics, data))
+    write_component(out, config, write, provenance=made_of)
     manifest: dict[str, Any] = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     return manifest
 
@@ -86,11 +149,17 @@ def main() -> None:
     """Run the command line."""
     arguments = _parser().parse_args()
     try:
-        manifest = ship(arguments.component, arguments.data, arguments.out)
+        manifest = ship(
+            arguments.component, arguments.data, arguments.out, dict(arguments.licence),
+            arguments.allow_non_commercial,
+        )  # fmt: skip
     except (CheckpointError, FileNotFoundError) as error:
         sys.exit(f"error: {error}")
     rows = [[name, entry["bytes"]] for name, entry in manifest["files"].items()]
     print_table(f"Shipped to {arguments.out}", ["file", "bytes"], rows)
+    columns = ["subset", "records", "licence"]
+    trained_on = [[row[name] for name in columns] for row in manifest["data"]["subsets"]]
+    print_table("Trained on", columns, trained_on)
     if arguments.json:
         emit_json(manifest)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from data_gen.aligned_passages import supporting_texts
 from data_gen.audits.hashes import Hashes, text_hash
+from data_gen.held_out import HeldOutQuestions
 from data_gen.wording import question_wording, wording
 from models.formats.records import QuestionRecord
 
@@ -14,13 +15,18 @@ FEWEST_WORDS_OF_A_CUT = 12
 
 
 class HeldOut:
-    """What test questions forbid; `known` says whether there are any."""
+    """What test questions forbid; `known` says whether there are any.
+
+    questions: them, for what source questions share with them.
+    """
 
     def __init__(self, questions: Iterable[QuestionRecord]) -> None:
         ids: set[int] = set()
         wordings: set[int] = set()
         passages: set[int] = set()
+        self.questions = HeldOutQuestions()
         for record in questions:
+            self.questions.add(record)
             ids.add(text_hash(record.id))
             wordings.add(text_hash(question_wording(record.question)))
             passages |= _openings(record)

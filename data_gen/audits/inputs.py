@@ -69,7 +69,7 @@ def common_kind(files: Sequence[SplitFile]) -> Kind:
         names = ", ".join(str(file.path) for file in files)
         raise ValueError(
             f"{names}: no record of a known kind. Name files that build_subq.py, "
-            "build_triples.py or build_conditions.py wrote"
+            "build_triples.py, build_conditions.py or build_helpers.py wrote"
         )
     (first, kind), *others = kinds.items()
     for path, other in others:

@@ -8,10 +8,10 @@ from data_gen.labels import sample_prompt
 from data_gen.wording import question_wording, wording
 from models.formats.conditions import format_condition
 from models.formats.prompts import conditions_prompt, triples_prompt
-from models.formats.records import ConditionSample, RasSample, TriplesSample
+from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
 from models.formats.triples import format_triples
 
-Sample = RasSample | TriplesSample | ConditionSample
+Sample = RasSample | TriplesSample | ConditionSample | InstructionSample
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,20 @@ CONDITIONS = Kind(
     wording=lambda sample: wording(sample.text),
     one_label=False,
 )  # fmt: skip
+HELPERS = Kind(
+    "helper samples", "question", InstructionSample,
+    prompt=lambda sample: sample.prompt,
+    label=lambda sample: sample.label,
+    owner=lambda sample: sample.source_id,
+    wording=lambda sample: wording(sample.prompt),
+)  # fmt: skip
 
 
 def kind_of(record: Any) -> Kind | None:
     """The kind of a JSON object, known by a field that only it has; None for another object."""
     if not isinstance(record, dict):
         return None
-    by_field = {"task": PLANS_AND_ANSWERS, "condition": CONDITIONS, "triples": TRIPLES}
+    by_field = {
+        "prompt": HELPERS, "task": PLANS_AND_ANSWERS, "condition": CONDITIONS, "triples": TRIPLES
+    }  # fmt: skip
     return next((kind for field, kind in by_field.items() if field in record), None)

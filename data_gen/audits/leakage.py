@@ -16,7 +16,7 @@ from data_gen.audits.hashes import (
 )
 from data_gen.audits.held_out import HeldOut
 from data_gen.audits.inputs import SplitFile
-from data_gen.audits.kinds import PLANS_AND_ANSWERS
+from data_gen.audits.kinds import CONDITIONS, TRIPLES
 from data_gen.audits.table import RecordTable
 from data_gen.splits import SPLITS
 
@@ -72,7 +72,7 @@ def held_out_leakage(table: RecordTable, held_out: HeldOut, choice: Choice) -> l
     if not held_out.known:
         return []
     remedy = "build again with --exclude of the same files"
-    if table.kind is not PLANS_AND_ANSWERS:
+    if table.kind in (TRIPLES, CONDITIONS):
         wordings = table.column("wording")
         found = np.isin(wordings, held_out.passages)
         what = "support a test question (whole, or cut after at least 12 words)"

@@ -81,11 +81,11 @@ _EFFECTS = {
     "prompt": (
         Severity.WARNING,
         "a training cuts it",
-        "raise data.max_input_tokens, or build with fewer triples (--max-triples, --max-words)",
+        "raise model.max_input_tokens, or build with fewer triples (--max-triples, --max-words)",
     ),
     "label": (
         Severity.ERROR,
         "a training refuses it",
-        "raise data.max_output_tokens, or leave such samples out (data.skip_cut_labels=true)",
+        "raise model.max_output_tokens, or leave such samples out (data.skip_cut_labels=true)",
     ),
 }

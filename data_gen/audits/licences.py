@@ -7,9 +7,8 @@ from typing import Any
 
 from data_gen.audits.findings import Finding, Severity, graded
 from data_gen.audits.inputs import SplitFile
-from data_gen.source_args import UNNAMED_LICENCE, known_licence
-
-_UNNAMED = frozenset(["", "unknown", "not stated", "none", UNNAMED_LICENCE])
+from data_gen.source_args import known_licence
+from models.licences import is_named, is_non_commercial
 
 
 def card_files(files: Iterable[SplitFile]) -> list[Path]:
@@ -32,7 +31,7 @@ def licence_findings(cards: Sequence[Path]) -> list[Finding]:
     """Sets without sources, sources without a licence, and licences that forbid commercial use."""
     without = [card for card in cards if not card_sources(card)]
     sources = [source for card in cards for source in card_sources(card)]
-    unnamed = [source for source in sources if not is_named(source)]
+    unnamed = [source for source in sources if not is_named(licence_of(source))]
     restricted = [source for source in sources if is_non_commercial(licence_of(source))]
     return [
         Finding(
@@ -58,18 +57,6 @@ def licence_findings(cards: Sequence[Path]) -> list[Finding]:
 def licence_of(source: dict[str, Any]) -> str:
     """The licence that the card gives a source."""
     return str(source.get("licence") or "")
-
-
-def is_named(source: dict[str, Any]) -> bool:
-    """Whether each of a source's licences has a name."""
-    parts = licence_of(source).split(";")
-    return all(part.strip().casefold() not in _UNNAMED for part in parts)
-
-
-def is_non_commercial(licence: str) -> bool:
-    """Whether a licence's name says NC or non-commercial."""
-    words = licence.casefold().replace("-", " ").split()
-    return "nc" in words or "noncommercial" in words or "non commercial" in " ".join(words)
 
 
 def _name(source: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from data_gen.audits.findings import Finding, Severity, graded
+from data_gen.source_args import NamedPath
 from data_gen.sources.open_source import read_questions
 from models.formats.fields import RecordError
 from models.formats.records import QuestionRecord
@@ -16,10 +17,11 @@ class QuestionFiles:
         self.read = 0
         self.broken: list[str] = []
 
-    def questions(self, paths: Sequence[Path]) -> Iterator[QuestionRecord]:
+    def questions(self, files: Sequence[Path | NamedPath]) -> Iterator[QuestionRecord]:
         """The whole questions of the files. Raises FileNotFoundError."""
-        for path in paths:
-            for record in read_questions("contract", path, self._skip):
+        for file in files:
+            named = file if isinstance(file, NamedPath) else NamedPath("contract", str(file))
+            for record in read_questions(named.name, named.path, self._skip):
                 self.read += 1
                 yield record
 

@@ -1,5 +1,6 @@
 """One audit: all records read, the checks of their kind, and what these found."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from data_gen.audits.contradictions import label_findings
 from data_gen.audits.findings import Choice, Finding
 from data_gen.audits.held_out import HeldOut
 from data_gen.audits.inputs import SplitFile, common_kind
-from data_gen.audits.kinds import CONDITIONS, PLANS_AND_ANSWERS, Kind
+from data_gen.audits.kinds import PLANS_AND_ANSWERS, TRIPLES, Kind
 from data_gen.audits.leakage import held_out_leakage, split_leakage
 from data_gen.audits.lengths import Lengths
 from data_gen.audits.licences import card_files, card_sources, licence_findings
@@ -17,8 +18,10 @@ from data_gen.audits.question_files import QuestionFiles
 from data_gen.audits.ras_checks import RasChecks
 from data_gen.audits.reading import read_again, read_and_check
 from data_gen.audits.schema import Schema
+from data_gen.audits.shared_facts import SharedFacts
 from data_gen.audits.table import RecordTable
 from data_gen.audits.triples import EmptyTriples
+from data_gen.source_args import NamedPath
 from data_gen.streaming.tallies import CountTokens
 
 
@@ -27,14 +30,15 @@ class Settings:
     """What an audit is told beside its files.
 
     exclude: files of test questions. corpora: passages in which what unsupported sub-queries ask
-    about is looked up. questions: files whose answers are known beside those of the samples.
+    about is looked up. questions: files of the sources' questions, whose answers are known beside
+    those of the samples, and whose hops and triples are compared with those of test questions.
     max_tokens, max_label_tokens: see `Lengths`.
     """
 
     count_tokens: CountTokens
     exclude: Sequence[Path] = ()
     corpora: Sequence[Path] = ()
-    questions: Sequence[Path] = ()
+    questions: Sequence[Path | NamedPath] = ()
     max_tokens: int | None = None
     max_label_tokens: int | None = None
     choice: Choice = field(default_factory=Choice)
@@ -62,17 +66,22 @@ class Audit:
         self.kind = common_kind(files)
         self.asked = QuestionFiles()
         self.held_out = HeldOut(self.asked.questions(settings.exclude))
+        self.shared = SharedFacts(self.kind, self.held_out.questions, choice)
         self.schema, self.table = Schema(choice), RecordTable(self.kind)
         self.lengths = Lengths(
             settings.count_tokens, settings.max_tokens, settings.max_label_tokens, choice
         )
-        questions = self.asked.questions(settings.questions)
+        questions = self.shared.compared(self.asked.questions(settings.questions))
         self.ras = RasChecks(choice, questions) if self.kind is PLANS_AND_ANSWERS else None
-        self.triples = None if self.kind is CONDITIONS else EmptyTriples(choice)
+        # What no other check has read is read for what it shares with test questions.
+        deque(questions, maxlen=0)
+        labelled = self.kind in (PLANS_AND_ANSWERS, TRIPLES)
+        self.triples = EmptyTriples(choice) if labelled else None
 
     def run(self) -> Outcome:
         """Read everything and say what was found. Raises ValueError without a whole record."""
-        checks = [check for check in (self.lengths, self.ras, self.triples) if check is not None]
+        every = (self.lengths, self.shared, self.ras, self.triples)
+        checks = [check for check in every if check is not None]
         for seen in read_and_check(self.files, self.schema, self.table):
             for check in checks:
                 check.see(seen)
@@ -92,6 +101,7 @@ class Audit:
             *self.asked.findings(),
             *split_leakage(self.table, self.files, choice),
             *held_out_leakage(self.table, self.held_out, choice),
+            *self.shared.findings(self.table),
             *label_findings(self.table, choice),
             *ras,
             *(self.triples.findings() if self.triples else []),

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from data_gen.held_out import held_out_keys
+from data_gen.held_out import HeldOutQuestions
 from data_gen.hotpot_subq.question_files import QuestionFiles
 from data_gen.source_args import NamedPath
 from data_gen.teacher.caller import CallLimits
@@ -37,7 +37,7 @@ def add_stage_options(parser: argparse.ArgumentParser) -> None:
     add("--skip-bad", action="store_true", help="skip and count broken records")
     add(
         "--exclude", type=Path, action="append", default=[], metavar="PATH",
-        help="test questions (contract form) that are left out, by id and by wording",
+        help="test questions (contract form): left out, with what shares a hop or a fact with one",
     )  # fmt: skip
     add(
         "--leave-out-failed", action="store_true",
@@ -97,7 +97,7 @@ def check_call_options(parser: argparse.ArgumentParser, options: argparse.Namesp
 
 def question_files(options: argparse.Namespace, files: list[NamedPath]) -> QuestionFiles:
     """The input of a stage."""
-    held_out = held_out_keys(options.exclude)
+    held_out = HeldOutQuestions.of_files(options.exclude)
     return QuestionFiles(files, options.limit, options.skip_bad, held_out)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from data_gen.card import token_counter, write_card
 from data_gen.checked_samples import CheckedSamples, check_labels
 from data_gen.figures import RasFigures
-from data_gen.held_out import held_out_keys
+from data_gen.held_out import HeldOutQuestions
 from data_gen.hotpot_subq.algorithm_one import FIRST_PLANS, AlgorithmOptions
 from data_gen.hotpot_subq.call_options import positive
 from data_gen.hotpot_subq.direct_answers import read_right_ids
@@ -51,7 +51,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--answer-only", type=named_path(ADDED_SOURCES), action="append", default=[],
         metavar="NAME=PATH", help="answers alone, as the paper takes ASQA and ARC-Easy",
     )  # fmt: skip
-    several("--exclude", "test questions (contract form) that are left out, by id and wording")
+    several(
+        "--exclude", "test questions (contract form) that are left out, with what shares a fact"
+    )
     parser.add_argument(
         "--first-plan", choices=FIRST_PLANS, default="question",
         help="the plan of an empty history: ask the question itself, the first sub-query, or as "
@@ -133,7 +135,7 @@ def _show(card: dict[str, Any], options: argparse.Namespace) -> None:
 
 
 def _samples(labelling: Labelling, options: argparse.Namespace) -> Iterator[RasSample]:
-    held_out = held_out_keys(options.exclude)
+    held_out = HeldOutQuestions.of_files(options.exclude)
 
     def files(named: list[NamedPath]) -> QuestionFiles:
         return QuestionFiles(named, options.limit, options.skip_bad, held_out)

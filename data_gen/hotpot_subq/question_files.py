@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from data_gen.held_out import is_held_out
+from data_gen.held_out import HeldOutQuestions
 from data_gen.source_args import NamedPath, SkippedRecords
 from data_gen.sources.open_source import read_questions
 from data_gen.streaming.disk_groups import DiskGroups
 from models.formats.records import QuestionRecord
 
 SAME_ID = "same id again"
-TEST_QUESTION = "a test question"
 BROKEN = "broken records"
 
 
@@ -21,14 +20,14 @@ class QuestionFiles:
     """Reads the files anew each time it is gone through, so that they need no memory.
 
     limit: only the first so many questions of all files together. skip_bad: broken records are
-    counted instead of raised. held_out: keys of test questions, which are left out. After a pass:
-    left_out by reason, read in all and of each file.
+    counted instead of raised. held_out: test questions, which are left out with what shares a hop
+    or a fact with one. After a pass: left_out by reason, read in all and of each file.
     """
 
     files: Sequence[NamedPath]
     limit: int | None = None
     skip_bad: bool = False
-    held_out: set[str] = field(default_factory=set)
+    held_out: HeldOutQuestions = field(default_factory=HeldOutQuestions)
     left_out: Counter[str] = field(default_factory=Counter)
     read: int = 0
     read_of: Counter[str] = field(default_factory=Counter)
@@ -41,8 +40,8 @@ class QuestionFiles:
             self.read += 1
             if record.id in seen:
                 self.left_out[SAME_ID] += 1
-            elif is_held_out(record, self.held_out):
-                self.left_out[TEST_QUESTION] += 1
+            elif leak := self.held_out.reason(record):
+                self.left_out[leak.value] += 1
             else:
                 yield record
             seen.add(record.id)

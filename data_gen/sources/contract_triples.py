@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 from data_gen.sources.checks import triples_sample
 from data_gen.sources.rows import OnError, Row, convert_rows, read_rows
 from models.formats.fields import FieldReader
 from models.formats.prompts import passage_text
 from models.formats.records import TriplesSample
+from models.licences import record_subsets
 
 
 def read_contract_triples(
@@ -25,16 +27,15 @@ def read_contract_triples(
     return convert_rows(rows, convert, on_error)
 
 
-def record_licences(path: str | Path, datasets: Collection[str] | None = None) -> set[str]:
-    """The licences that a file's records name, those of `datasets` alone where given.
+def file_subsets(path: str | Path, datasets: Collection[str] | None = None) -> list[dict[str, Any]]:
+    """The data sets and licences that a file's lines name, those of `datasets` alone where given.
 
-    A record without a `licence` counts as "not stated".
+    Rows as `record_subsets` gives them.
     """
     rows = read_rows(path, lambda error: None)
     if datasets is not None:
         rows = _of_datasets(rows, frozenset(datasets))
-    records = (row.value for row in rows if isinstance(row.value, dict))
-    return {str(record.get("licence") or "not stated") for record in records}
+    return record_subsets(row.value for row in rows if isinstance(row.value, dict))
 
 
 def convert(row: Row) -> TriplesSample:

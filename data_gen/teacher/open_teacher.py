@@ -3,11 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
 from inference.engines.openai import CHARACTERS_A_TOKEN
 from inference.engines.options import EngineOptions
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 # The name of a trained sub-query writer among an engine's adapters.
 WRITER_ADAPTER = "subquery_writer"
@@ -17,8 +21,8 @@ WRITER_ADAPTER = "subquery_writer"
 class Teacher:
     """A model that is not running yet.
 
-    model: tells it from others in the journal. adapter: of its requests. max_prompt_tokens: that
-    it was trained for. count_tokens: exact for a model that runs here, else an estimate.
+    model: tells it from others in the journal. adapter: of its requests. count_tokens: exact for a
+    model that runs here, else an estimate. max_prompt_tokens: that it was trained for, counted so.
     is_remote: behind an endpoint.
     """
 
@@ -55,31 +59,41 @@ def no_teacher() -> Teacher:
 # models.backbone and models.checkpoint bring torch, which an endpoint needs none of.
 def backbone_teacher(name: str, options: EngineOptions) -> Teacher:
     """A plain model that runs here. Raises TeacherError."""
-    from models.backbone import BackboneNotFoundError, backbone_id
+    from models.backbone import BackboneNotFoundError, backbone_id, load_tokenizer
+    from models.cache import CacheFolderError
 
     try:
-        model, count = f"{name} {backbone_id(name)} {options.dtype}", _counter(name)
-    except (BackboneNotFoundError, OSError) as error:
+        model, count = f"{name} {backbone_id(name)} {options.dtype}", _counter(load_tokenizer(name))
+    except (BackboneNotFoundError, CacheFolderError, OSError) as error:
         raise TeacherError(f"{name}: {error}") from error
     return Teacher(model, lambda: build_engine(options, name), count)
 
 
 def writer_teacher(folder: Path, options: EngineOptions) -> Teacher:
-    """A trained sub-query writer: its adapter on its backbone. Raises TeacherError."""
-    from models.backbone import BackboneNotFoundError
-    from models.checkpoint import CheckpointError, component_fingerprint, read_component_config
+    """A helper that was trained to write sub-queries: its adapter on its backbone.
+
+    Raises TeacherError for a folder that holds none.
+    """
+    from models.backbone import BackboneNotFoundError, load_tokenizer
+    from models.cache import CacheFolderError
+    from models.checkpoint import CheckpointError, component_fingerprint
+    from models.instruction_tuned import COMPONENT, read_helper_config
 
     try:
-        config = read_component_config(folder)
-        backbone, revision = str(config["backbone"]), config.get("backbone_revision")
-        model = f"{config['component']} {component_fingerprint(folder)} {options.dtype}"
-        count = _counter(backbone, revision)
-    except (BackboneNotFoundError, CheckpointError, OSError) as error:
+        settings = read_helper_config(folder, "subquery")
+        model = f"{COMPONENT} {component_fingerprint(folder)} {options.dtype}"
+        tokenizer = load_tokenizer(settings.backbone, settings.backbone_revision)
+    except (BackboneNotFoundError, CacheFolderError, CheckpointError, OSError) as error:
         raise TeacherError(str(error)) from error
     adapters = {WRITER_ADAPTER: folder}
-    limit = config.get("max_source_tokens")
+    # A beginning-of-text token, which no prompt's own count has, takes one place.
+    limit = settings.max_input_tokens - (tokenizer.bos_token_id is not None)
     return Teacher(
-        model, lambda: build_engine(options, backbone, adapters), count, WRITER_ADAPTER, limit
+        model,
+        lambda: build_engine(options, settings.backbone, adapters),
+        _counter(tokenizer),
+        WRITER_ADAPTER,
+        limit,
     )
 
 
@@ -88,11 +102,7 @@ def estimated_tokens(text: str) -> int:
     return -(-len(text) // CHARACTERS_A_TOKEN)
 
 
-def _counter(backbone: str, revision: str | None = None) -> Callable[[str], int]:
-    from models.backbone import load_tokenizer
-
-    tokenizer = load_tokenizer(backbone, revision)
-
+def _counter(tokenizer: "PreTrainedTokenizerBase") -> Callable[[str], int]:
     def count(text: str) -> int:
         return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 

@@ -358,3 +358,58 @@ def test_labels_of_passages(tmp_path: Path) -> None:
     conditions = clean_conditions()
     conditions["train"].append({**conditions["train"][0], "id": "film0/7"})
     assert found(write_set(tmp_path / "c", conditions)) == {"repeated_sample": 1}
+
+
+def test_questions_that_share_facts_with_test_questions_are_found(tmp_path: Path) -> None:
+    """By the sources' annotation where `--questions` tells it, by a MuSiQue id in any case."""
+    splits = clean_ras()
+    splits["train"] += [
+        {**record, "id": record["id"].replace("none90", "2hop__7_8")} for record in no_hop(90)
+    ]
+    folder = write_set(tmp_path / "set", splits)
+    facts = {"evidences": [["Zone2", "director", "Roe2"]], "answer": "x"}
+    asked = [{"question": "Who wrote it, Tide4?", "answer": "Roe4"}]
+    tests = [
+        {"id": "2hop__8_9", "question": "First?", "answer": "x"},
+        {"id": "t1", "question": "Second?", **facts},
+        {"id": "t2", "question": "Third?", "answer": "y", "question_decomposition": asked},
+        {"id": "t3", "question": "The novel Tide5: who wrote?", "answer": "Moss5"},
+    ]
+    sources = [
+        {"id": "two2", "question": "Where was the director of Zone2 born?", **facts},
+        {"id": "one4", "question": "?", "answer": "z", "question_decomposition": asked},
+        {"id": "one5", "question": "Who wrote the novel Tide5?", "answer": "Moss5"},
+        {"id": "none1", "question": "What is 1 plus 1?", "answer": "2"},
+        {"id": "not in the set", "question": "??", **facts},
+    ]
+    exclude = [write_lines(tmp_path / "test.jsonl", tests)]
+    questions = [write_lines(tmp_path / "sources.jsonl", sources)]
+    assert found(folder, exclude=exclude) == {"test_hop": 1}
+    every = findings(folder, exclude=exclude, questions=questions)
+    shared = {name: every[name].count for name in ("test_hop", "test_triple", "test_paraphrase")}
+    assert shared == {"test_hop": 2, "test_triple": 1, "test_paraphrase": 1}
+    assert every["test_triple"].of == 4 and every["test_hop"].of == 37
+    assert "4 of 37" in every["test_triple"].what
+    (place,) = every["test_paraphrase"].examples[0].places
+    assert splits["train"][place.line - 1]["id"].startswith("one5/")
+
+
+def test_helper_samples_are_audited(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"q{n}/decompose/0", "task": "decompose", "prompt": f"Who made {n}?", "label": "x"}
+        for n in range(8)
+    ]
+    leaking = {**rows[0], "id": "2hop__7_8/decompose/0", "prompt": "Who made it?"}
+    folder = write_set(tmp_path / "set", {"train": [*rows[:6], leaking], "dev": rows[6:]})
+    assert found(folder) == {}
+    tests = [
+        {"id": "2hop__8_9", "question": "First?", "answer": "x"},
+        {"id": "q1", "question": "Second?", "answer": "x"},
+    ]
+    exclude = [write_lines(tmp_path / "test.jsonl", tests)]
+    assert found(folder, exclude=exclude) == {"test_question": 1, "test_hop": 1}
+    second = {**rows[0], "label": "other"}
+    folder = write_set(tmp_path / "again", {"train": [*rows, second], "dev": [rows[0]]})
+    assert set(found(folder)) == {
+        "question_in_two_splits", "contradictory_labels", "repeated_sample", "repeated_id"
+    }  # fmt: skip

@@ -23,12 +23,13 @@ from data_gen.audits.spread import Spread
 from data_gen.audits.support import Support, support
 from data_gen.entity_text import mentions
 from data_gen.source_args import NamedPath, known_licence, source_entry
-from data_gen.sources.contract_triples import record_licences
+from data_gen.sources.contract_triples import file_subsets
 from data_gen.streaming.tallies import spread_of
 from data_gen.wording import question_wording, wording
 from models.formats.history import HistoryStep
 from models.formats.prompts import TASK_INSTRUCTIONS, with_task_instruction
 from models.formats.triples import Triple
+from models.licences import data_subsets
 from tests.data_gen.audited_sets import write_lines
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), max_size=40)
@@ -170,11 +171,20 @@ def test_sources_name_their_licences(tmp_path: Path) -> None:
         {"text": "c", "triples": [], "dataset": "y", "licence": "CC BY-NC-SA 4.0"},
     ]
     file = write_lines(tmp_path / "texts.jsonl", records)
-    assert record_licences(file) == {"MIT", "not stated", "CC BY-NC-SA 4.0"}
-    assert record_licences(file, ["y"]) == {"CC BY-NC-SA 4.0"}
+    licences = {row["licence"] for row in file_subsets(file)}
+    assert licences == {"MIT", "not stated", "CC BY-NC-SA 4.0"}
+    assert file_subsets(file, ["y"]) == [
+        {"subset": "y", "licence": "CC BY-NC-SA 4.0", "records": 1}
+    ]
     source = NamedPath("contract", str(file))
-    assert source_entry(source, 3)["licence"] == "see the source's records"
-    assert source_entry(source, 3, record_licences(file, ["x"]))["licence"] == "MIT; not stated"
+    assert source_entry(source, 3)["licence"] == "not stated"
+    entry = source_entry(source, 3, file_subsets(file, ["x"]))
+    assert entry["licence"] == "MIT; not stated"
+    rows = data_subsets([entry])
+    assert [(row["subset"], row["licence"], row["records"]) for row in rows] == [
+        ("x", "MIT", 1), ("x", "not stated", 1)
+    ]  # fmt: skip
+    assert {row["sha256"] for row in rows} == {entry["sha256"]}
     assert known_licence("contract", "data/arc_challenge.jsonl") == "CC BY-SA 4.0"
     assert known_licence("musique", "any.jsonl") == "CC BY 4.0"
     assert known_licence("contract", "worlds.jsonl") is None

@@ -130,14 +130,25 @@ def test_broken_records_are_named_and_can_be_skipped(tmp_path: Path) -> None:
 
 
 def test_test_questions_are_excluded(questions: Path, tmp_path: Path) -> None:
-    test = write_lines(tmp_path / "test.jsonl", [{**question(3), "id": "elsewhere"}, question(4)])
+    # Without evidences, which all of these questions share.
+    tests = [{**question(3), "id": "elsewhere"}, question(4)]
+    tests = [{**record, "evidences": []} for record in tests]
+    shared = {"id": "t", "question": "Who?", "answer": "x"}
+    shared["question_decomposition"] = [{"question": "Zone 5 >> director", "answer": "Denys Roe"}]
+    test = write_lines(tmp_path / "test.jsonl", [*tests, shared])
     done = run(
         "build_subq.py", "--source", f"2wikimultihopqa={questions}", "--exclude", test,
         "--tokenizer", "words", "--out", tmp_path / "out", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     ids = {s.question_id for samples in read_samples(tmp_path / "out").values() for s in samples}
-    assert ids == {f"q{number}" for number in range(12)} - {"q3", "q4"}
+    assert ids == {f"q{number}" for number in range(12)} - {"q3", "q4", "q5"}
+    counts = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))["counts"]
+    assert {name: n for name, n in counts.items() if name.startswith("left out: ")} == {
+        "left out: same wording as a test question": 1,
+        "left out: a test question": 1,
+        "left out: shares an evidence triple with a test question": 1,
+    }
 
 
 def test_triples_command_aligns_excludes_and_filters(questions: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from data_gen.build_hotpot_subq import main
 from data_gen.teacher.journal_lines import read_journal
 from models.formats.records import PassageRecord, QuestionRecord, RasSample, read_records
+from tests import processes
 from tests.data_gen.faulty_endpoint import FAULTS, Endpoint, served
 from tests.shared_data import shared_data_file
 
@@ -237,18 +238,11 @@ def test_failed_calls_are_no_answers(
     assert stage_files(out)["filtered/questions.jsonl"] == expected["filtered/questions.jsonl"]
 
 
-def start(endpoint: Endpoint, arguments: list[object], **options: Any) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, str(COMMAND), *map(str, arguments)],
-        env={**os.environ, **endpoint.environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+def start(endpoint: Endpoint, arguments: list[object]) -> processes.Process:
+    return processes.begin(COMMAND, *arguments, env={**os.environ, **endpoint.environment})
 
 
-def wait_for(endpoint: Endpoint, answers: int, process: "subprocess.Popen[str]") -> None:
+def wait_for(endpoint: Endpoint, answers: int, process: processes.Process) -> None:
     while sum(endpoint.answered.values()) < answers and process.poll() is None:
         time.sleep(0.005)
 
@@ -294,10 +288,12 @@ def test_a_full_disk_loses_nothing_that_was_written(
         resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
 
     with served() as endpoint:
-        process = start(endpoint, arguments, preexec_fn=full_disk)
-        _, errors = process.communicate()
-        assert process.returncode == 1
-        last = errors.strip().splitlines()[-1]
+        full = subprocess.run(
+            [sys.executable, str(COMMAND), *map(str, arguments)], preexec_fn=full_disk,
+            env={**os.environ, **endpoint.environment}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert full.returncode == 1
+        last = full.stderr.strip().splitlines()[-1]
         assert "teacher_journal.jsonl: cannot be written" in last
         assert "Free some space" in last
         contents = read_journal(out / "teacher_journal.jsonl")
@@ -424,11 +420,11 @@ def test_what_the_teacher_wrote_is_a_source_of_build_subq(
 @pytest.mark.slow
 def test_a_trained_writer_on_this_machine(source: Path, tmp_path: Path, run: Run) -> None:
     """An untrained adapter stands in for one: everything it writes is refused and counted."""
-    from tests.components import t2t_component
+    from tests.components import helper_component
     from tests.tiny import tiny_backbone
 
     backbone = tiny_backbone(tmp_path / "backbone")
-    component = t2t_component(tmp_path / "writer", backbone, stirred=0.1)
+    component = helper_component(tmp_path / "writer", backbone, "subquery", stirred=0.1)
     filtering = ["filter", "--source", f"hotpotqa={source}", "--out", tmp_path / "filtered"]
     kept = run(None, *filtering, "--keep-all")
     assert kept["kept"] == {"all kept, not asked": 40}

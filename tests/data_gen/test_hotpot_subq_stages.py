@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_gen.held_out import HeldOutQuestions, Leak
 from data_gen.hotpot_subq.algorithm_one import (
     AlgorithmOptions,
     algorithm_samples,
@@ -25,7 +26,7 @@ from data_gen.hotpot_subq.documents import (
 from data_gen.hotpot_subq.filtering import ANSWER_DROPPED, UNREADABLE, DocumentFilter, read_numbers
 from data_gen.hotpot_subq.labelling import Labelling
 from data_gen.hotpot_subq.prompt_limit import PromptLimit
-from data_gen.hotpot_subq.question_files import BROKEN, SAME_ID, TEST_QUESTION, QuestionFiles
+from data_gen.hotpot_subq.question_files import BROKEN, SAME_ID, QuestionFiles
 from data_gen.hotpot_subq.stage import decide_all
 from data_gen.hotpot_subq.subqueries import ELSEWHERE, SubqueryWriting
 from data_gen.hotpot_subq.subquery_checks import (
@@ -393,14 +394,14 @@ def test_labelling_counts_every_question(tmp_path: Path) -> None:
 
 
 def test_files_count_repeated_broken_and_test_questions(tmp_path: Path) -> None:
-    other = replace(QUESTION, id="q2")
+    other = replace(QUESTION, id="q2", question="Whose?", question_decomposition=[])
     file = question_file(tmp_path / "q.jsonl", [QUESTION, QUESTION, other])
     with open(file.path, "a", encoding="utf-8") as handle:
         handle.write("{broken\n")
-    files = QuestionFiles([file], skip_bad=True, held_out={"q2"})
+    files = QuestionFiles([file], skip_bad=True, held_out=HeldOutQuestions([other]))
     for _ in range(2):
         assert [record.id for record in files] == ["q1"]
-        assert files.left_out == {SAME_ID: 1, TEST_QUESTION: 1, BROKEN: 1}
+        assert files.left_out == {SAME_ID: 1, Leak.ID: 1, BROKEN: 1}
         assert files.read == 4
 
 

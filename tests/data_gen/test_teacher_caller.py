@@ -230,7 +230,7 @@ async def test_a_wait_of_hours_ends_the_run(journal: Journal) -> None:
     started = time.monotonic()
     with pytest.raises(RunStoppedError, match="90,000 seconds"):
         await asking.ask(call("p"))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 50
 
 
 def test_waits_grow_are_drawn_from_zero_up_and_keep_to_what_was_told() -> None:
@@ -283,7 +283,7 @@ async def test_stop_lets_calls_under_way_end_and_wakes_those_that_wait(journal: 
     asking.stop("told to")
     assert (await running).text == "runs!"
     assert await waiting is RunStoppedError
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 50
     assert len(journal.answers) == 1
 
 

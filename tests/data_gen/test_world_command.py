@@ -31,7 +31,7 @@ def _run(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         cwd=cwd,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

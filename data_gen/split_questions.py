@@ -1,0 +1,181 @@
+"""Split questions for development: dev shares no hop, evidence triple or wording with train.
+
+    data_gen/split_questions.py --questions DATA/qa/musique_train.jsonl --dev-fraction 0.1 \\
+        --exclude DATA/qa/musique_test.jsonl --out DIR
+
+Writes DIR/{train,dev}.jsonl in our contract's form and the input's order, card.json and card.md.
+Questions that share something (data_gen/held_out.py), directly or over others, stay together. Where
+that leaves too few for dev, since most are one group, single ones are taken out of it by a hash,
+and what shares something with them is left out of train and counted. Give a builder dev.jsonl as
+--exclude: choose on it, and use a test set once, at the end."""
+
+import argparse
+import json
+import logging
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from data_gen.card import write_card
+from data_gen.held_out import HeldOutQuestions
+from data_gen.question_groups import Groups, QuestionGroups, choose_dev
+from data_gen.source_args import SkippedRecords, question_file, share, source_entry
+from data_gen.sources.open_source import read_questions
+from data_gen.splits import hash_fraction
+from data_gen.streaming.workspace import output
+from evaluation.commands import one_line_errors
+from evaluation.report import emit_json, print_table
+from models.atomic import atomic_write
+from models.formats.records import QuestionRecord
+
+# Dev may miss so much of the size asked for before single questions are taken out of groups.
+TOLERANCE = 0.1
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add(
+        "--questions", type=question_file, action="append", required=True, metavar="[NAME=]FILE",
+        help="questions to split, several times; NAME as in a builder's --source (our contract)",
+    )  # fmt: skip
+    add("--dev-fraction", type=share, default=0.1, help="share of dev (%(default)s)")
+    add(
+        "--exclude", type=Path, action="append", default=[], metavar="FILE",
+        help="test questions (contract form): these are left out of both, and what shares a hop or "
+        "an evidence triple with one",
+    )  # fmt: skip
+    add("--seed", type=int, default=0, help="seed of the choice of groups (%(default)s)")
+    add("--skip-bad", action="store_true", help="skip and count broken records")
+    add("--out", type=Path, required=True, help="folder to write (replaced whole)")
+    add("--json", action="store_true", help="print one JSON object as last line")
+    return parser.parse_args(arguments)
+
+
+class QuestionSplit:
+    """Reads the questions three times and splits them; in memory are hashes, and dev's keys."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.excluded = HeldOutQuestions.of_files(options.exclude)
+        self.left_out: Counter[str] = Counter()
+        self.skipped = SkippedRecords(options.skip_bad)
+        self.sources: list[dict[str, object]] = []
+        self.groups = self._groups()
+        self.dev = choose_dev(self.groups, options.dev_fraction, options.seed)
+        self.whole_groups = int(self.dev.sum())
+        self._fill_up()
+
+    def write(self, folder: Path) -> dict[str, int]:
+        """Write train.jsonl and dev.jsonl; returns their counts."""
+        held_out = HeldOutQuestions(
+            record for record, own in zip(self._read(), self.dev, strict=True) if own
+        )
+        counts = {"train": 0, "dev": 0}
+        with ExitStack() as stack:
+            files = {
+                name: stack.enter_context(atomic_write(folder / f"{name}.jsonl")) for name in counts
+            }
+            for record, own in zip(self._read(), self.dev, strict=True):
+                leak = None if own else held_out.reason(record)
+                if leak:
+                    self.left_out[str(leak).replace("test", "dev")] += 1
+                    continue
+                name = "dev" if own else "train"
+                files[name].write(json.dumps(record.to_json(), ensure_ascii=False) + "\n")
+                counts[name] += 1
+        return counts
+
+    def _groups(self) -> Groups:
+        found = QuestionGroups()
+        for file in self.options.questions:
+            count = 0
+            read = read_questions(file.name, file.path, self.skipped.handler(file.name))
+            for record in tqdm(read, desc=Path(file.path).name, unit="question"):
+                count += 1
+                if leak := self.excluded.reason(record):
+                    self.left_out[leak.value] += 1
+                else:
+                    found.add(record)
+            self.sources.append(source_entry(file, count))
+        if not len(found):
+            raise ValueError("no questions: the files hold none that --exclude leaves")
+        return found.groups()
+
+    def _fill_up(self) -> None:
+        """Where whole groups are too few, take questions out of those that are left, by a hash."""
+        wanted = round(self.options.dev_fraction * len(self.dev))
+        missing = wanted - int(self.dev.sum())
+        if missing <= TOLERANCE * wanted:
+            return
+        own: NDArray[np.float64] = np.fromiter(
+            (hash_fraction(f"dev/{record.id}", self.options.seed) for record in self._read()),
+            dtype=np.float64, count=len(self.dev),
+        )  # fmt: skip
+        own[self.dev] = np.inf
+        # Of one id all or none: the hash of the last that is taken in takes its twins along.
+        last = np.sort(own)[missing - 1]
+        self.dev |= own <= last
+
+    def _read(self) -> Iterator[QuestionRecord]:
+        for file in self.options.questions:
+            on_error = (lambda error: None) if self.options.skip_bad else None
+            for record in read_questions(file.name, file.path, on_error):
+                if not self.excluded.reason(record):
+                    yield record
+
+    def card(self, counts: dict[str, int]) -> dict[str, Any]:
+        """The card of the split."""
+        sizes = self.groups.sizes
+        return {
+            "title": "Questions split for development",
+            "splits": counts,
+            "groups": {
+                "groups": len(sizes),
+                "questions of the largest": int(sizes.max()),
+                "questions that share nothing": int((sizes == 1).sum()),
+                "dev, in whole groups": self.whole_groups,
+                "dev, taken out of groups": counts["dev"] - self.whole_groups,
+            },
+            "left_out": dict(self.left_out),
+            "skipped_records": dict(self.skipped.counts),
+            "skipped_examples": self.skipped.examples,
+            "options": {"dev_fraction": self.options.dev_fraction},
+            "sources": self.sources,
+            "seed": self.options.seed,
+        }
+
+
+@one_line_errors(OSError, ValueError)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    options = parse_arguments(arguments)
+    logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
+    split = QuestionSplit(options)
+    with output(options.out) as (folder, _):
+        card = split.card(split.write(folder))
+        write_card(folder, card)
+    rows: list[list[Any]] = [["split", name, count] for name, count in card["splits"].items()]
+    rows += [["left out", name, count] for name, count in card["left_out"].items()]
+    rows += [["groups", name, count] for name, count in card["groups"].items()]
+    rows += [["skipped", name, count] for name, count in card["skipped_records"].items()]
+    print_table("Questions split for development", ["kind", "what", "number"], rows)
+    if options.json:
+        keys = ("splits", "left_out", "groups")
+        emit_json({"out": str(options.out), **{key: card[key] for key in keys}})
+
+
+if __name__ == "__main__":
+    main()
