@@ -58,13 +58,15 @@ def compare(
 
 
 def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
-    """Median seconds over all steps of all rounds, and the largest peak of memory."""
+    """Median seconds over all steps, those of the fastest and slowest round, and peak memory."""
     measured = [result.figures for result in results if result.ok]
     if not measured:
         return {"status": results[0].status}
     return {
         "status": "ok",
         "median_step_seconds": median(s for figures in measured for s in figures["seconds"]),
+        "round_seconds_min": min(median(figures["seconds"]) for figures in measured),
+        "round_seconds_max": max(median(figures["seconds"]) for figures in measured),
         "peak_rss_gib": max(figures["peak_rss_bytes"] for figures in measured) / GIB,
         "trainable_parameters": measured[0]["trainable_parameters"],
         "loss": measured[0]["loss"],

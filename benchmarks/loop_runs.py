@@ -56,7 +56,7 @@ class Run:
 
 
 def report(runs: Sequence[Run], options: LoopOptions) -> dict[str, Any]:
-    """Speed by setting (median over rounds), and whether the answers are the same.
+    """Speed by setting (median, least and most of rounds), and whether the answers are the same.
 
     Every setting after the first is given as a ratio to it.
     """
@@ -75,6 +75,11 @@ def report(runs: Sequence[Run], options: LoopOptions) -> dict[str, Any]:
         "questions": len(alike),
         "rounds": len(runs) // len(settings),
         **{f"questions_per_second_{name}": value for name, value in speed.items()},
+        **{
+            f"questions_per_second_{s.name}_{end.__name__}": end(_speeds(runs, s))
+            for s in settings
+            for end in (min, max)
+        },
         **{f"ratio_{name}_vs_{first}": speed[name] / speed[first] for name in others},
         "same_answers": all(alike),
         "identical_answer_share": sum(alike) / len(alike),
@@ -86,7 +91,11 @@ def report(runs: Sequence[Run], options: LoopOptions) -> dict[str, Any]:
 
 
 def _speed(runs: Sequence[Run], setting: Setting) -> float:
-    return median(run.questions_per_second for run in runs if run.setting == setting)
+    return median(_speeds(runs, setting))
+
+
+def _speeds(runs: Sequence[Run], setting: Setting) -> list[float]:
+    return [run.questions_per_second for run in runs if run.setting == setting]
 
 
 def _sum(runs: Sequence[Run], setting: Setting, name: str) -> int:

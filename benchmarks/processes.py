@@ -4,8 +4,10 @@
     benchmarks/processes.py --config configs/t2t_smollm2.yaml data.train=FILE [key=value ...]
 
 On CPUs (gloo), one thread a process, every form in processes of its own, one form at a time, round
-after round. A step holds the same samples in every form, and the losses must be those of one
-process. Without --config a random model is trained. The last line of the output is one JSON object.
+after round. One process is measured with one thread and, like for like, with as many threads as the
+other forms have processes. A step holds the same samples in every form, and the losses must be
+those of one process. Without --config a random model is trained. The last line of the output is one
+JSON object.
 """
 
 import argparse
@@ -21,12 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tqdm import tqdm
 
 from benchmarks.process_runs.figures import form_figures
-from benchmarks.process_runs.forms import FORMS, ONE
+from benchmarks.process_runs.forms import FORMS, ONE, ONE_THREADED
 from benchmarks.process_runs.launch import ROOT, Plan, run_form
 from evaluation.report import emit_json, print_table
 
 RECIPE = ROOT / "configs" / "t2t_tiny.yaml"
-COLUMNS = ("form", "tokens/s", "to one process", "median s", "peak GiB", "loss differs by", "")
+COLUMNS = ("form", "tokens/s", "to one process", "on the same cores", "median s", "peak GiB",
+           "loss differs by", "")  # fmt: skip
 
 
 def compare(forms: Sequence[str], plan: Plan, rounds: int, folder: Path) -> dict[str, Any]:
@@ -38,10 +41,14 @@ def compare(forms: Sequence[str], plan: Plan, rounds: int, folder: Path) -> dict
         results[form].append(run_form(form, plan, folder))
     one = results.get(ONE, [])
     figures = {form: form_figures(runs, one, plan.warm_up) for form, runs in results.items()}
-    reference = figures.get(ONE, {}).get("tokens_per_second")
-    for measured in figures.values():
-        if reference and measured["status"] == "ok":
-            measured["ratio_to_one_process"] = measured["tokens_per_second"] / reference
+    for name, form in (
+        ("ratio_to_one_process", ONE),
+        ("ratio_to_one_process_all_threads", ONE_THREADED),
+    ):
+        reference = figures.get(form, {}).get("tokens_per_second")
+        for measured in figures.values():
+            if reference and measured["status"] == "ok":
+                measured[name] = measured["tokens_per_second"] / reference
     return {
         "benchmark": "processes",
         "config": plan.config.name,
@@ -60,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    forms = [ONE, *FORMS]
+    forms = [ONE, ONE_THREADED, *FORMS]
     add("--config", type=Path, help="recipe; without one a random model is trained")
     add("--forms", nargs="+", choices=forms, default=forms, help="measure these (default: all)")
     add("--processes", type=int, default=2, help="of every form but one process (default: 2)")
@@ -113,7 +120,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         report = compare(options.forms, _plan(options, folder), options.rounds, folder)
-    keys = ("tokens_per_second", "ratio_to_one_process", "median_step_seconds", "peak_rss_gib")
+    keys = ("tokens_per_second", "ratio_to_one_process", "ratio_to_one_process_all_threads",
+            "median_step_seconds", "peak_rss_gib")  # fmt: skip
     rows = [
         [name, *(form.get(key) for key in (*keys, "max_loss_difference")), form["status"]]
         for name, form in report["forms"].items()

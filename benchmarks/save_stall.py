@@ -1,7 +1,10 @@
-"""Measure how long a training step stands still for a checkpoint, written beside it or in it.
+"""Measure what checkpoints cost a training: written in the step, by a thread beside it, or none.
 
 A random decoder with a trained part as large as SmolLM2's LoRA trains on random tokens through the
-project's own trainer, once per way of writing. The last line of the output is one JSON object.
+project's own trainer, the three ways in turn, round after round. For each: how long a save stops
+the training, how long a step takes between saves, and how long the whole run takes, the wait for
+the last write included. The recipes' default is chosen by the whole run: the thread, if that is
+faster in every round, else the step. The last line of the output is one JSON object.
 """
 
 import argparse
@@ -10,6 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
+from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, TrainerCallback
 
 from evaluation.report import emit_json, print_table
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
 from training.arguments import training_arguments
-from training.checkpoint_writer import CheckpointWriter
 from training.collators import Collator
 from training.config import load_config
 from training.samples import SampleSet, TrainingSample
@@ -32,20 +36,13 @@ from training.settings import T2TSettings
 from training.trainer import ComponentTrainer
 
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "t2t_smollm2.yaml"
+REQUIRED = ("output_dir=none", "data.train=none")
 VOCABULARY = 512
-
-
-class InTheStep(CheckpointWriter):
-    """Waits for each write, as if there were no thread."""
-
-    def submit(self, write: Any) -> None:
-        """Write at once."""
-        super().submit(write)
-        self.wait()
+WAYS = ("none", "in_step", "background")
 
 
 class StepTimes(TrainerCallback):
-    """Seconds from the end of each step's work to the next, with what was saved in between."""
+    """Seconds of each step, and of each save from the end of its step to when training goes on."""
 
     def __init__(self) -> None:
         self.saves: list[float] = []
@@ -66,30 +63,23 @@ class StepTimes(TrainerCallback):
         self.saves.append(time.perf_counter() - self._started)
 
 
-def measure(options: argparse.Namespace, in_background: bool) -> dict[str, Any]:
-    """Train so many steps with a save every few; medians in seconds."""
+def measure(options: argparse.Namespace, way: str) -> dict[str, Any]:
+    """Train so many steps; the times of steps (but the first, which warms up), saves and run."""
     times = StepTimes()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        trainer = _trainer(options, folder)
-        if not in_background:
-            trainer.writer = InTheStep()
+        trainer = _trainer(options, folder, way)
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(times)
         started = time.perf_counter()
         trainer.train()
         seconds = time.perf_counter() - started
-    return {
-        "step_seconds": statistics.median(times.steps),
-        "stall_seconds": statistics.median(times.saves),
-        "longest_stall_seconds": max(times.saves),
-        "saves": len(times.saves),
-        "seconds": seconds,
-    }
+    return {"steps": times.steps[1:], "saves": times.saves, "seconds": seconds}
 
 
-def _trainer(options: argparse.Namespace, folder: str) -> ComponentTrainer:
+def _trainer(options: argparse.Namespace, folder: str, way: str) -> ComponentTrainer:
     given = [f"output_dir={folder}", "data.train=none", f"train.max_steps={options.steps}"]
     given += [f"train.save_steps={options.every}", "train.batch_size=4", "train.tensorboard=false"]
+    given += [f"train.background_saves={str(way == 'background').lower()}"]
     settings = load_config(T2TSettings, CONFIG, [*given, "train.gradient_accumulation_steps=1"])
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -105,38 +95,97 @@ def _trainer(options: argparse.Namespace, folder: str) -> ComponentTrainer:
     ]
     data: SampleSet[None] = SampleSet([None] * len(samples), samples, [])
     args = training_arguments(settings)
+    if way == "none":
+        args.save_strategy = "no"
     return ComponentTrainer(
         module, args, data, Collator(0), data.lengths, settings.train, dict, Clock(0.0)
     )
 
 
+def figures_of(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One way's figures: medians over all steps and saves, and over the rounds' whole runs."""
+    steps = [seconds for found in rounds for seconds in found["steps"]]
+    saves = [seconds for found in rounds for seconds in found["saves"]]
+    runs = [found["seconds"] for found in rounds]
+    return {
+        "saves": len(rounds[0]["saves"]),
+        "stall_seconds": statistics.median(saves) if saves else None,
+        "longest_stall_seconds": max(saves, default=None),
+        "step_seconds": statistics.median(steps),
+        "mean_step_seconds": statistics.mean(steps),
+        "seconds": statistics.median(runs),
+        "seconds_min": min(runs),
+        "seconds_max": max(runs),
+        "seconds_by_round": runs,
+    }
+
+
+def compare(ways: dict[str, dict[str, Any]], interval: int) -> dict[str, Any]:
+    """The thread's whole runs over the step's, and what a save costs of a run at an interval.
+
+    A ratio below 1 says that the thread is faster. `save_cost_seconds` is what a run takes longer
+    than one without saves, by save: stall, slower steps and the last wait together.
+    """
+    none, in_step, background = (ways[way] for way in WAYS)
+
+    def over(one: dict[str, Any], other: dict[str, Any]) -> list[float]:
+        pairs = zip(one["seconds_by_round"], other["seconds_by_round"], strict=True)
+        return [mine / theirs for mine, theirs in pairs]
+
+    ratios = over(background, in_step)
+    figures: dict[str, Any] = {
+        "ratio_background_vs_in_step": statistics.median(ratios),
+        "ratio_min": min(ratios),
+        "ratio_max": max(ratios),
+        "chosen": "background" if max(ratios) < 1 else "in_step",
+    }
+    for name, own in (("in_step", in_step), ("background", background)):
+        pairs = zip(own["seconds_by_round"], none["seconds_by_round"], strict=True)
+        cost = statistics.median(mine - theirs for mine, theirs in pairs) / own["saves"]
+        figures[f"save_cost_seconds_{name}"] = cost
+        figures[f"save_cost_share_at_interval_{name}"] = cost / (interval * none["step_seconds"])
+    return figures
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
+    recipe = load_config(T2TSettings, CONFIG, list(REQUIRED)).train.save_steps
     add = parser.add_argument
-    add("--steps", type=int, default=24, help="optimizer steps of each run (default: 24)")
-    add("--every", type=int, default=4, help="steps between saves (default: 4)")
-    add("--interval", type=int, default=60, help="the recipe's train.save_steps (default: 60)")
+    add("--steps", type=int, default=2 * recipe, help="of each run (default: %(default)s)")
+    add("--every", type=int, default=recipe, help="steps between saves (default: the recipe's)")
+    add("--rounds", type=int, default=3, help="all ways in turn, so many times (default: 3)")
     add("--width", type=int, default=512, help="of the decoder (default: 512)")
     add("--layers", type=int, default=8, help="of the decoder (default: 8)")
     add("--rank", type=int, default=56, help="of the adapter (default: 56, 4.8 M parameters)")
     add("--folder", type=Path, help="write checkpoints under this folder (default: temporary)")
     add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
+    parser.set_defaults(interval=recipe)
     return parser
 
 
 def main() -> None:
     """Run the command."""
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
+    if min(options.every, options.rounds) < 1 or options.steps < max(2, options.every):
+        parser.error("--every and --rounds must be at least 1, --steps at least 2 and --every")
     logging.getLogger("accelerate").setLevel(logging.WARNING)
-    results = {name: measure(options, name == "background") for name in ("in_step", "background")}
-    for figures in results.values():
-        a_step = options.interval * figures["step_seconds"]
-        figures["stalled_share_at_interval"] = figures["stall_seconds"] / a_step
-    names = ("step_seconds", "stall_seconds", "longest_stall_seconds", "stalled_share_at_interval")
-    rows = [[name, *(figures[key] for key in names)] for name, figures in results.items()]
-    print_table("Stall of a step by a save", ["written", *names], rows)
-    shown = {key: getattr(options, key) for key in ("steps", "every", "width", "layers", "rank")}
-    emit_json({"benchmark": "save_stall", "interval": options.interval, **shown, **results})
+    # The first training of a process also pays for what libraries load late.
+    measure(argparse.Namespace(**{**vars(options), "steps": 2, "every": 1}), "background")
+    rounds: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    for way in tqdm([*WAYS] * options.rounds, desc="measuring", unit=" runs"):
+        rounds[way].append(measure(options, way))
+    ways = {way: figures_of(found) for way, found in rounds.items()}
+    compared = compare(ways, options.interval)
+    names = ("saves", "stall_seconds", "longest_stall_seconds", "step_seconds",
+             "mean_step_seconds", "seconds", "seconds_min", "seconds_max")  # fmt: skip
+    rows = [[way, *(figures[name] for name in names)] for way, figures in ways.items()]
+    print_table(f"A save every {options.every} steps", ["written", *names], rows)
+    print_table("The whole run", ["figure", "value"], [list(item) for item in compared.items()])
+    sizes = {name: getattr(options, name) for name in
+             ("interval", "steps", "every", "rounds", "width", "layers", "rank")}  # fmt: skip
+    about = {**sizes, "threads": torch.get_num_threads()}
+    emit_json({"benchmark": "save_stall", **about, **compared, **ways})
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 """Every loop on a fictional world with a scripted model: a perfect one, and ones that err.
 
 With a perfect model a loop must answer every question that its method can answer, with the calls
-and rounds of its paper's algorithm. With a share of all outputs wrong or malformed, of the index
-and of the answers, nothing may raise, and what cannot be known is to be declined.
+and rounds of its paper's algorithm; which these are follows from the corpus and the method's limits
+before a loop runs (scripted_world/reach.py). With a share of all outputs wrong or malformed, of the
+index and of the answers, nothing may raise, and what cannot be known is to be declined.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from benchmarks.scripted_world.gold_world import load_world
 from benchmarks.scripted_world.hierarchy_world import TopicWriters
 from benchmarks.scripted_world.loops import LOOPS, Settings
 from benchmarks.scripted_world.measure import Conditions, answer_all, summarise
-from benchmarks.scripted_world.reach import th_rag_reach
+from benchmarks.scripted_world.reach import questions_in_reach, th_rag_reach
 from data_gen.build_world import build_world
 from evaluation.report import emit_json, print_table
 from inference.command_line import command, positive_int
@@ -45,17 +46,23 @@ def conditions(questions: int, seed: int, encoder: str, folder: Path) -> Conditi
 
 
 def measure(names: Sequence[str], rates: Sequence[float], given: Conditions) -> dict[str, Any]:
-    """The figures of each loop by error rate."""
+    """The figures of each loop by error rate; what is in its reach is settled before it runs."""
     settings = Settings()
     found: dict[str, Any] = {name: {} for name in names}
     with tqdm(total=len(names) * len(rates), desc="loops", unit=" runs") as bar:
         for name in names:
+            reach = _reach(name, settings, given)
             for rate in rates:
                 own = replace(given, error_rate=rate)
-                done, figures = asyncio.run(answer_all(name, settings, own))
+                done, figures = asyncio.run(answer_all(name, settings, own, reach))
                 found[name][f"{rate:g}"] = {**summarise(done), **figures}
                 bar.update()
     return found
+
+
+def _reach(name: str, settings: Settings, given: Conditions) -> list[bool]:
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(questions_in_reach(name, settings, given, Path(folder) / "hierarchy"))
 
 
 def show(loops: dict[str, Any]) -> None:

@@ -3,6 +3,8 @@
 import importlib.util
 
 ONE = "one"
+# As many threads as the others have processes: the same cores, which is like for like.
+ONE_THREADED = "one_all_threads"
 DDP = {"ACCELERATE_USE_CPU": "true"}
 FSDP2 = {
     **DDP,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.process_runs.forms import FORMS, ONE, is_installed
+from benchmarks.process_runs.forms import FORMS, ONE_THREADED, is_installed
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = "benchmarks.process_runs.worker"
@@ -40,7 +40,8 @@ def run_form(form: str, plan: Plan, folder: Path) -> dict[str, Any]:
         return {"status": "DeepSpeed is not installed: pip install -e '.[deepspeed]'"}
     out = folder / f"{form}.json"
     out.unlink(missing_ok=True)
-    count = 1 if form == ONE else plan.processes
+    count = plan.processes if form in FORMS else 1
+    threads = str(plan.processes if form == ONE_THREADED else 1)
     command = [sys.executable, *_launcher(form, count), "-m", WORKER, "--out", str(out)]
     command += ["--config", str(plan.config), *plan.overrides, f"output_dir={folder / 'run'}"]
     command += [f"train.batch_size={plan.batch_size // count}", f"train.num_processes={count}"]
@@ -51,8 +52,8 @@ def run_form(form: str, plan: Plan, folder: Path) -> dict[str, Any]:
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         # DeepSpeed looks for `ninja` there.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
         "CUDA_VISIBLE_DEVICES": "",
         "TOKENIZERS_PARALLELISM": "false",
         **FORMS.get(form, {}),
@@ -69,7 +70,7 @@ def run_form(form: str, plan: Plan, folder: Path) -> dict[str, Any]:
 
 
 def _launcher(form: str, count: int) -> list[str]:
-    if form == ONE:
+    if form not in FORMS:
         return []
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

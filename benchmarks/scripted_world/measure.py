@@ -25,7 +25,6 @@ from inference.loops.th_rag import ThRagLoop
 from inference.loops.trace import Trace
 from inference.run_questions import run_questions
 from models.formats.evidence_answer import INSUFFICIENT
-from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
 from models.sentence_encoder import SentenceEncoder
 
@@ -90,11 +89,12 @@ class Conditions:
 
 
 async def answer_all(
-    name: str, settings: Settings, given: Conditions
+    name: str, settings: Settings, given: Conditions, reach: Sequence[bool]
 ) -> tuple[list[Answered], dict[str, Any]]:
     """Index the world and answer its questions; also what `summarise` cannot see in the answers.
 
-    The same model indexes and answers, so its errors are in the index too.
+    The same model indexes and answers, so its errors are in the index too. reach: of
+    `reach.questions_in_reach`, known before any question is asked.
     """
     model = _NotedModel(given.world, given.error_rate, given.seed)
     loops = WorldLoops(given.world, given.topics, model, given.encoder)
@@ -106,13 +106,8 @@ async def answer_all(
         traces = await run_questions(noting, given.questions, CONCURRENCY)
         seconds = time.perf_counter() - started
     done = [
-        Answered(
-            record,
-            trace,
-            _outcome(record, trace, noting.last),
-            _in_reach(name, given, record, trace),
-        )
-        for record, trace in zip(given.questions, traces, strict=True)
+        Answered(record, trace, _outcome(record, trace, noting.last), within)
+        for record, trace, within in zip(given.questions, traces, reach, strict=True)
     ]
     found: dict[str, Any] = {"indexing_calls": indexing, "seconds": seconds}
     if not given.error_rate:
@@ -131,23 +126,6 @@ def _outcome(record: QuestionRecord, trace: Trace, last: dict[str, bool]) -> str
     return "declined" if trace.answer.casefold() in DECLINED else "wrong"
 
 
-def _in_reach(name: str, given: Conditions, record: QuestionRecord, trace: Trace) -> bool:
-    """Whether the method can answer this question at all, with a model that never errs.
-
-    Tri-RAG searches conditions, which name what a claim is about: a question for the subject of
-    given objects (an intersection) has no condition to look for, and can be answered only where its
-    facts come by chance. TH-RAG searches once, so all facts must be in the evidence: on a
-    sentence's edges or in one of the K_2 passages.
-    """
-    if name == "tri_rag":
-        return record.type != "intersection" or set(record.evidences) <= set(trace.graph)
-    if name == "th_rag":
-        around = trace.steps[0].passages[:5] if trace.steps else []
-        told = {f for p in around for f in given.world.facts[passage_text(p.title, p.text)]}
-        return set(record.evidences) <= told | set(trace.graph)
-    return True
-
-
 def summarise(done: Sequence[Answered]) -> dict[str, Any]:
     """Figures of the answers: EM with its interval, outcomes, calls and rounds, all by hops too."""
     outcomes = Counter(item.outcome for item in done)
@@ -157,6 +135,7 @@ def summarise(done: Sequence[Answered]) -> dict[str, Any]:
         "em": asdict(bootstrap_interval([float(item.right) for item in done])),
         "in_reach": mean(item.in_reach for item in done),
         "em_in_reach": mean(reached) if reached else None,
+        "right_out_of_reach": sum(item.right and not item.in_reach for item in done),
         **{f"{name.replace(' ', '_')}_share": outcomes[name] / len(done) for name in OUTCOMES},
         "exceptions": sum(item.trace.error is not None for item in done),
         "llm_calls": mean(item.trace.bill.llm_calls for item in done),

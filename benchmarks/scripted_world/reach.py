@@ -1,4 +1,8 @@
-"""How many questions TH-RAG's one retrieval brings all facts of, by its ranking, K_1 and hops."""
+"""Which questions a method can answer at all, by the corpus and the method's limits alone.
+
+Nothing here runs a loop: what a loop found or answered does not enter, so a loop that loses a
+question within reach is seen.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.scripted_world.gold_world import GoldWorld
-from benchmarks.scripted_world.loops import WorldLoops
+from benchmarks.scripted_world.loops import Settings, WorldLoops
 from benchmarks.scripted_world.measure import Conditions
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.hierarchy.index import Evidence, HierarchyIndex
 from inference.loops.th_rag import ThRagSettings
 from models.formats.prompts import passage_text
+from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
 OURS = (ThRagSettings.link_weight, ThRagSettings.name_weight)
@@ -21,15 +26,71 @@ RANKINGS = {"paper": (0.0, 0.0), "links": (OURS[0], 0.0), "links and names": OUR
 SENTENCES = (10, 30, 50, 100, 200)
 
 
+async def questions_in_reach(
+    name: str, settings: Settings, given: Conditions, folder: Path
+) -> list[bool]:
+    """Whether a loop's method can answer each question with a model that never errs.
+
+    RAS, T²RAG and Trig-Nav can ask for any fact of the corpus. folder: for TH-RAG's hierarchy, one
+    that does not exist yet.
+    """
+    if name == "tri_rag":
+        most = settings.tri_rag.max_rounds - 1
+        return [has_conditions(record, most) for record in given.questions]
+    if name == "th_rag":
+        index = await _gold_hierarchy(given, folder)
+        return [_is_told(record, given, index, settings.th_rag) for record in given.questions]
+    return [True] * len(given.questions)
+
+
+def has_conditions(record: QuestionRecord, most: int) -> bool:
+    """Whether Tri-RAG's searches can name a condition of each fact that the question rests on.
+
+    A condition names what its claim is about. So each fact must be about a name that stands in the
+    question or is the object of a fact found before, and there may be no more of them than the
+    `most` searches that come after the one for the question itself.
+    """
+    open_facts, known = list(record.evidences), {record.question}
+    while found := [f for f in open_facts if any(f.subject in text for text in known)]:
+        open_facts = [fact for fact in open_facts if fact not in found]
+        known.update(fact.object for fact in found)
+    return not open_facts and len(set(record.evidences)) <= most
+
+
+def _is_told(
+    record: QuestionRecord, given: Conditions, index: HierarchyIndex, settings: ThRagSettings
+) -> bool:
+    """Whether TH-RAG's one retrieval brings every fact of the question.
+
+    Searched are the sentences under all subtopics of its facts, which is the right choice; of these
+    the K_1 nearest to the question count, and the K_2 first passages around them.
+    """
+    graph, wanted = index.graph, set(record.evidences)
+    subtopics = {
+        int(place[number, 1])
+        for number, fact in enumerate(graph.facts)
+        if Triple(fact.subject, fact.predicate, fact.object) in wanted
+        for place in (graph.subject_place, graph.object_place)
+    }
+    scored = index.score(record.question)
+    weights = settings.link_weight, settings.name_weight
+    evidence = index.evidence(scored, subtopics, settings.sentences, *weights)
+    return wanted <= told_by(given.world, evidence, settings.passages)
+
+
+async def _gold_hierarchy(given: Conditions, folder: Path) -> HierarchyIndex:
+    """The index that a model without errors writes."""
+    loops = WorldLoops(given.world, given.topics, WorldModel(given.world), given.encoder)
+    return await loops.hierarchy(folder)
+
+
 async def th_rag_reach(given: Conditions, folder: Path) -> list[dict[str, Any]]:
-    """Shares of the questions all of whose facts are in the evidence, one row a ranking and K_1.
+    """Shares of the questions all of whose facts TH-RAG retrieves, one row a ranking and K_1.
 
     All sentences are searched, which is what a model's choice of the right topics can only narrow;
     K_2 is the loop's. folder: for the hierarchy.
     """
-    model = WorldModel(given.world)
-    loops = WorldLoops(given.world, given.topics, model, given.encoder)
-    index = await loops.hierarchy(folder)
+    index = await _gold_hierarchy(given, folder)
     return [
         {"ranking": name, "sentences": most, **_shares(given, index, most, weights)}
         for name, weights in RANKINGS.items()

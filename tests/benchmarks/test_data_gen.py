@@ -14,6 +14,7 @@ from tests.benchmarks.commands import ROOT, last_json, run_benchmark
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_stage_is_measured(tmp_path: Path) -> None:
     done = run_benchmark("data_gen.py", "--records", "400", "--dir", str(tmp_path / "work"))
     assert done.returncode == 0, done.stderr
@@ -47,6 +48,7 @@ def stage(folder: Path, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_ten_times_the_records_take_little_more_memory(tmp_path: Path) -> None:
     """20,000 records: what is held is a few buffers, not the records."""
     peaks = []

@@ -28,6 +28,7 @@ def test_losses_are_one_loss(name: str, settings: PromptSettings) -> None:
 
 def test_ratios_are_others_over_ours() -> None:
     fast = contestant_figures([PartResult("ok", step(1.0)), PartResult("ok", step(3.0))])
+    assert (fast["round_seconds_min"], fast["round_seconds_max"]) == (1.0, 3.0)
     slow = contestant_figures([PartResult("ok", step(4.0))])
     refused = contestant_figures([PartResult("failed: no")])
     found = ratios({"ours": fast, "literal": slow, "peft_prefix": refused})
@@ -40,6 +41,7 @@ def step(seconds: float) -> dict[str, object]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_command(backbone: str) -> None:
     sizes = ("--num-tokens", "2", "--batch-size", "2", "--length", "9", "--steps", "1")
     some = ("--only", "ours", "literal", "peft_prefix_checkpointing", "--rounds", "1")

@@ -66,6 +66,7 @@ def test_samples_come_from_the_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_command_measures_forms_and_says_what_failed() -> None:
     sizes = ("--width", "32", "--layers", "1", "--steps", "3", "--warm-up", "1")
     done = run_benchmark(
