@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.steps import COMPARED_LOOPS, Step, ask_step, build_steps, evaluate_steps, train_steps
+from evaluation.by_type import COLUMNS, type_rows
 from evaluation.report import emit_json, print_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,7 +62,7 @@ def results_of(out: Path) -> list[dict[str, Any]]:
 
 
 def show_results(results: list[dict[str, Any]], seconds: dict[str, float]) -> None:
-    """Print times and scores."""
+    """Print times and scores, by question type too."""
     rows = [[title, f"{value:.0f}"] for title, value in seconds.items()]
     rows.append(["all together", f"{sum(seconds.values()):.0f}"])
     print_table("Seconds", ["step", "seconds"], rows)
@@ -71,6 +72,8 @@ def show_results(results: list[dict[str, Any]], seconds: dict[str, float]) -> No
     ]
     columns = ["loop", "questions", "EM", "EM, 95 %", "F1"]
     print_table("Held-out questions of the world", columns, table)
+    by_type = [[r["loop"], *row] for r in results for row in type_rows(r["by_type"])]
+    print_table("Held-out questions by type", ["loop", *COLUMNS], by_type)
 
 
 def main() -> None:

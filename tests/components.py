@@ -17,9 +17,9 @@ CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfo
 GRAPH = GraphEncoderConfig(input_dim=32, hidden_dim=16, num_layers=2, num_heads=2, projector_dim=32)
 
 
-def chat_backbone(folder: Path) -> Path:
+def chat_backbone(folder: Path, hidden_size: int = 64) -> Path:
     """A tiny backbone whose tokenizer has a chat template, as untrained loops need one."""
-    tiny_backbone(folder)
+    tiny_backbone(folder, hidden_size=hidden_size)
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.save_pretrained(folder)
@@ -50,6 +50,7 @@ def ras_component(
     settings = GraphLLMConfig(
         str(backbone), encoder="hash", graph=GRAPH, max_input_tokens=max_input_tokens
     )
+    torch.manual_seed(7)
     model = GraphLLM.from_config(settings)
     if stirred:
         stir(model, stirred, only="lora_B")
@@ -67,6 +68,7 @@ def tri_rag_component(folder: Path, backbone: Path, adaptation: str = "soft_prom
         max_source_tokens=1500,
         max_target_tokens=40,
     )
+    torch.manual_seed(7)
     model = build_condition_extractor(settings)
     stir(model, 0.5, only="lora_B")
     model.save_pretrained(folder)
@@ -78,6 +80,7 @@ def t2t_component(
 ) -> Path:
     """Write a text-to-triples component; `stirred` sets its adapter apart."""
     settings = TextToTriplesConfig(str(backbone), lora_rank=4, max_target_tokens=max_target_tokens)
+    torch.manual_seed(7)
     model = build_text_to_triples(settings)
     if stirred:
         stir(model, stirred, only="lora_B")
@@ -92,6 +95,7 @@ def helper_component(
     settings = InstructionTunedConfig(
         str(backbone), task, lora_rank=4, max_input_tokens=300, max_output_tokens=20
     )
+    torch.manual_seed(7)
     model = build_instruction_tuned(settings)
     stir(model, stirred, only="lora_B")
     model.save_pretrained(folder)

@@ -1,8 +1,41 @@
-"""Settings of every test: time limits that a loaded machine does not trip over."""
+"""Settings of every test: draws that no other test changes, no limit that load trips over."""
 
+import multiprocessing
+import os
+import random
+
+import numpy
+import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("any_machine")
+# Test processes run side by side: threads of one would only wait for those of another. The
+# variables are for the commands that tests start.
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# HYPOTHESIS_PROFILE=many, as `make test-all` sets it, draws five times as many examples.
+for name, examples in (("some", 50), ("many", 250)):
+    settings.register_profile(
+        name,
+        deadline=None,
+        derandomize=True,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "some"))
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Draws of a test do not hang on the tests before it."""
+    random.seed(0)
+    numpy.random.seed(0)
+    torch.manual_seed(0)
+
+
+def pytest_sessionfinish() -> None:
+    """End the commands that a failed test has left running (tests/processes.py)."""
+    for process in multiprocessing.active_children():
+        process.kill()

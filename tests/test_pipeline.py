@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,17 +18,19 @@ from models.formats.records import (
     TriplesSample,
     read_records,
 )
+from tests import processes
 from tests.components import chat_backbone
 
 ROOT = Path(__file__).resolve().parents[1]
-LAUNCH = ("-m", "accelerate.commands.launch", "--cpu")
 LOOPS = ("none", "single", "ras", "ras_no_planning", "ras_static")
 QUESTIONS = 5
 RESULT_FIELDS = {
     "loop", "dataset", "n", "em", "f1", "em_ci95", "f1_ci95", "llm_calls", "input_tokens",
     "output_tokens", "weighted_tokens", "seconds", "errors",
 }  # fmt: skip
-FURTHER_FIELDS = {"retrieval_recall", "stages", "indexing"}
+FURTHER_FIELDS = {
+    "retrieval_recall", "stages", "indexing", "by_type", "derive_comparisons", "provenance"
+}  # fmt: skip
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
@@ -41,31 +41,18 @@ class Pipeline:
     folder: Path
     backbone: Path
 
-    def run(self, *command: str) -> dict[str, Any]:
-        """Run a command from the folder; the JSON object that it prints last."""
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "TRIVIUM_CACHE": str(self.folder / "cache"),
-        }
-        done = subprocess.run(
-            [sys.executable, *command, "--json"],
-            cwd=self.folder, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{command[0]}\n{done.stderr[-3000:]}"
-        return dict(json.loads(done.stdout.splitlines()[-1]))
-
     def script(self, path: str, *arguments: str) -> dict[str, Any]:
-        """Run one of the project's scripts by path."""
-        return self.run(str(ROOT / path), *arguments)
+        """Run one of the project's scripts from the folder; the JSON object that it prints last."""
+        environment = {**os.environ, "TRIVIUM_CACHE": str(self.folder / "cache")}
+        done = processes.run(ROOT / path, *arguments, "--json", cwd=self.folder, env=environment)
+        assert done.returncode == 0, f"{path}\n{done.stderr[-3000:]}"
+        return dict(json.loads(done.stdout.splitlines()[-1]))
 
     def train(self, component: str, *overrides: str) -> dict[str, Any]:
         """Train a component for a few steps on what the builders wrote."""
         data = {"t2t": "triples", "ras": "subq"}[component]
-        return self.run(
-            *LAUNCH, str(ROOT / "training" / f"train_{component}.py"),
+        return self.script(
+            f"training/train_{component}.py",
             "--config", str(ROOT / "configs" / f"{component}_tiny.yaml"),
             f"output_dir={component}", f"data.train={data}/train.jsonl",
             f"data.dev={data}/dev.jsonl", f"model.backbone={self.backbone}",
@@ -178,6 +165,7 @@ def test_results_and_traces_keep_their_contract(
     assert (written["loop"], written["dataset"]) == (loop, "questions_train")
     assert (written["n"], written["errors"]) == (QUESTIONS, 0)
     assert sum(written["stages"].values()) == QUESTIONS
+    assert sum(own["n"] for own in written["by_type"].values()) == QUESTIONS
     dataset = pipeline.folder / "world" / "questions_train.jsonl"
     records = list(read_records(dataset, QuestionRecord))[:QUESTIONS]
     traces = pipeline.traces(loop)

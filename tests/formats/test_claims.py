@@ -57,5 +57,8 @@ def test_claims_in_other_words_keep_what_they_say(
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
-def test_any_triplet_gives_a_fact(condition: str, conclusion: str) -> None:
-    fact_of(ConditionTriplet(condition, "", conclusion))
+def test_any_triplet_gives_a_fact_of_its_own_words(condition: str, conclusion: str) -> None:
+    fact = fact_of(ConditionTriplet(condition, "", conclusion))
+    assert condition in (f"{fact.subject}; {fact.predicate}", fact.subject, f"; {fact.subject}")
+    assert fact.object in conclusion
+    assert fact.object or conclusion.strip() in ("", ".")

@@ -1,5 +1,7 @@
 """Clues as prompted models read and write them: round trips, other writings, no text too much."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,15 @@ FIELD = (
     .filter(lambda text: "searchable" not in text.lower() and "resolved" not in text.lower())
 )
 CLUES = st.lists(st.builds(QueryTriplet, FIELD, FIELD, FIELD), max_size=4)
+BROKEN = st.sampled_from(
+    [
+        "Subject: Dawn Object: Ana Lis",
+        "Subject: Dawn Predicate: director",
+        "- **Subject:** Dawn",
+        "Subject: Dawn Predicate: Object: Ana Lis",
+        "Newly Searchable Clue 1: Subject: Predicate: director Object: ?",
+    ]
+)
 DIRECTOR = QueryTriplet("Dawn", "director", "Ana Lis")
 BORN = QueryTriplet("Ana Lis", "place of birth", "?")
 
@@ -73,7 +84,19 @@ def test_what_is_no_clue_is_counted(text: str, malformed: int) -> None:
 @given(st.text() | st.lists(MARKS | st.text(max_size=3)).map("".join))
 def test_no_text_is_too_much(text: str) -> None:
     parsed = parse_clues(text)
-    assert parsed.malformed >= 0 and all(all(t.fields) for t in parsed.triplets)
+    assert all(all(triplet.fields) for triplet in parsed.triplets)
+    if begun := len(re.findall(r"(?<!\w)subject\**\s*:", text, re.IGNORECASE)):
+        assert len(parsed.triplets) + parsed.malformed == begun
+    else:
+        assert parsed == parse_query_triplets(text)
+
+
+@given(st.lists(st.builds(QueryTriplet, FIELD, FIELD, FIELD) | BROKEN, min_size=1, max_size=6))
+def test_every_clue_is_read_or_counted(pieces: list[QueryTriplet | str]) -> None:
+    triplets = [piece for piece in pieces if isinstance(piece, QueryTriplet)]
+    text = "\n".join(p if isinstance(p, str) else format_clue(p) for p in pieces)
+    parsed = parse_clues(text)
+    assert (parsed.triplets, parsed.malformed) == (triplets, len(pieces) - len(triplets))
 
 
 def test_an_empty_field_is_not_written() -> None:

@@ -1,5 +1,7 @@
 """Condition triplets survive any text, and any text survives the parser."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,17 @@ from models.formats.conditions import (
 TRICKY = st.sampled_from(["[C] a [P] b [R] c", "[P]", "[ R ]", "\\", "\n", "[", "]", "[C", "\\[C]"])
 TEXT = (st.text() | TRICKY | st.builds("{}{}".format, TRICKY, st.text())).map(str.strip)
 TRIPLETS = st.builds(ConditionTriplet, TEXT.filter(bool), TEXT, TEXT.filter(bool))
+BROKEN = st.sampled_from(
+    [
+        "[C] a [R] c",
+        "[C] a [P] b",
+        "[C] a [R] c [P] b",
+        "[C] a [P] b [P] b [R] c",
+        "[C] [P] b [R] c",
+        "[C] a [P] b [R]",
+        "[ C ] a",
+    ]
+)
 
 
 @given(st.lists(TRIPLETS))
@@ -27,8 +40,16 @@ def test_round_trip(triplets: list[ConditionTriplet]) -> None:
 @given(st.text() | st.lists(TRICKY | st.text()).map(" ".join))
 def test_any_text_parses_without_error(text: str) -> None:
     parsed = parse_conditions(text)
-    assert parsed.malformed >= 0
+    begun = len(re.findall(r"\[\s*C\s*\]", re.sub(r"(?s)\\.", "x", text)))
+    assert len(parsed.triplets) + parsed.malformed == (begun or int(bool(text.strip())))
     assert parse_conditions(format_conditions(parsed.triplets)).triplets == parsed.triplets
+
+
+@given(st.lists(TRIPLETS | BROKEN, min_size=1), st.sampled_from([" ", "\n", "\n\n"]))
+def test_every_piece_is_read_or_counted(pieces: list[ConditionTriplet | str], gap: str) -> None:
+    triplets = [piece for piece in pieces if isinstance(piece, ConditionTriplet)]
+    text = gap.join(p if isinstance(p, str) else format_condition(p) for p in pieces)
+    assert parse_conditions(text) == ParsedConditions(triplets, len(pieces) - len(triplets))
 
 
 def test_the_template_of_equation_8() -> None:

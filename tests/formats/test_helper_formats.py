@@ -1,6 +1,7 @@
 """What the helpers read and write: prompts on their lines, and parsers that never raise."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.formats.decomposer import decompose_prompt
-from models.formats.gap_judge import ENOUGH, format_gap, gap_prompt, parse_gap
+from models.formats.gap_judge import ENOUGH, ParsedGap, format_gap, gap_prompt, parse_gap
 from models.formats.offered_choice import OfferedChoice
-from models.formats.query_triplets import QueryTriplet, format_query_triplets
+from models.formats.query_triplets import QueryTriplet, format_query_triplet, format_query_triplets
 from models.formats.records import InstructionSample
 from models.formats.resolver import (
     NOTHING,
@@ -70,13 +71,27 @@ def test_the_subquery_of_a_text(text: str, subquery: str | None) -> None:
     assert parse_subquery(text) == subquery
 
 
-@given(st.text() | st.sampled_from(["[SUBQ]", '"', "- - -", "Question: \n"]))
+NO_TRIPLET = st.text(st.characters(exclude_characters="|", exclude_categories=["Cs"]))
+OPENINGS = st.sampled_from(
+    ["[SUBQ]", '"', "- - -", "Question: \n", "Enough", "* enough ", "enough?"]
+)
+
+
+@given(NO_TRIPLET | OPENINGS | st.builds("{}{}".format, OPENINGS, NO_TRIPLET))
 def test_no_text_is_too_much_for_the_parsers(text: str) -> None:
     found = parse_subquery(text)
     assert found is None or (found and found == found.strip())
-    parse_resolution(text, OPEN)
-    assert parse_gap(text).malformed >= 0
-    parse_topic(text)
+    assert parse_resolution(text, OPEN) is None
+    assert parse_gap(text) in (ParsedGap(None, 1), ParsedGap([], 0))
+    assert (parse_gap(text).missing == []) == bool(re.match(r"\W*enough\b", text, re.IGNORECASE))
+    assert parse_topic(text) is None
+
+
+@given(st.lists(TRIPLETS | st.sampled_from(["a | b", "a | | c", "| b | c"]), min_size=1))
+def test_every_line_of_a_judgement_is_read_or_counted(pieces: list[QueryTriplet | str]) -> None:
+    missing = [piece for piece in pieces if isinstance(piece, QueryTriplet)]
+    text = "\n".join(p if isinstance(p, str) else format_query_triplet(p) for p in pieces)
+    assert parse_gap(text) == ParsedGap(missing or None, len(pieces) - len(missing))
 
 
 def test_prompts_of_the_other_helpers() -> None:

@@ -23,8 +23,33 @@ def test_round_trip(history: History) -> None:
 
 
 @given(st.text())
-def test_any_text_parses_without_error(text: str) -> None:
-    assert parse_history(text).malformed >= 0
+def test_every_line_of_a_foreign_text_is_counted(text: str) -> None:
+    parsed = parse_history(text)
+    assert parsed.history == History("")
+    assert parsed.malformed == sum(bool(line.strip()) for line in text.split("\n"))
+
+
+STRAY = st.sampled_from(
+    ["[SUBQ]", "Question", "retrieved graph information: []", "(S> a| P> b| O> c)", "[NO"]
+)
+
+
+@given(HISTORIES, st.lists(st.tuples(STRAY, st.integers(min_value=0)), max_size=5))
+def test_stray_lines_are_counted_and_change_nothing(
+    history: History, stray: list[tuple[str, int]]
+) -> None:
+    lines = format_history(history).split("\n")
+    for line, place in stray:
+        lines.insert(place % (len(lines) + 1), line)
+    parsed = parse_history("\n".join(lines))
+    assert (parsed.history, parsed.malformed) == (history, len(stray))
+
+
+def test_a_graph_without_a_step_a_second_graph_and_a_broken_triple_are_counted() -> None:
+    graph = "Retrieved Graph Information: ['(S> a| P> b| O> c)', '(S> a| P> b)']"
+    parsed = parse_history(f"{graph}\n[SUBQ] Who?\n{graph}\n{graph}\nQuestion: Why?")
+    assert parsed.history == History("Why?", (HistoryStep("Who?", (Triple("a", "b", "c"),)),))
+    assert parsed.malformed == 1 + 1 + 1
 
 
 def test_figure_13_form() -> None:

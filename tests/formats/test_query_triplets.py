@@ -1,5 +1,7 @@
 """Query triplets survive any text, and any text survives the parser."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +39,9 @@ TRICKY = st.sampled_from(
 )
 TEXT = (st.text() | TRICKY | st.builds("{}{}".format, TRICKY, st.text())).map(str.strip)
 TRIPLETS = st.builds(QueryTriplet, *[TEXT.filter(bool)] * 3)
+BROKEN = st.sampled_from(
+    ["a | b", "a | | c", "| b | c", "a | b | c | d", "a | b \\| c", "|", "- a |"]
+)
 WORDS = st.text("abc ", min_size=1).map(str.strip).filter(bool)
 NAMES = st.sampled_from(["?a", "?b", "?c"])
 QUERIES = st.lists(
@@ -57,9 +62,20 @@ def test_round_trip(triplets: list[QueryTriplet]) -> None:
 @given(st.text() | st.lists(TRICKY | st.text()).map("".join))
 def test_any_text_parses_without_error(text: str) -> None:
     parsed = parse_query_triplets(text)
-    assert parsed.malformed >= 0
+    lines = [re.sub(r"\\.", "x", line.strip()) for line in text.split("\n")]
+    meant = sum("|" in line for line in lines)
+    assert len(parsed.triplets) + parsed.malformed == (meant or int(bool(text.strip())))
     written = format_query_triplets(parsed.triplets)
     assert parse_query_triplets(written) == ParsedQueryTriplets(parsed.triplets, 0)
+
+
+@given(st.lists(TRIPLETS | BROKEN | st.just("Reasoning: none."), min_size=1))
+def test_every_line_is_read_or_counted_or_no_triplet(pieces: list[QueryTriplet | str]) -> None:
+    triplets = [piece for piece in pieces if isinstance(piece, QueryTriplet)]
+    broken = sum(isinstance(piece, str) and "|" in piece for piece in pieces)
+    text = "\n".join(p if isinstance(p, str) else format_query_triplet(p) for p in pieces)
+    malformed = broken if triplets or broken else 1
+    assert parse_query_triplets(text) == ParsedQueryTriplets(triplets, malformed)
 
 
 @pytest.mark.parametrize("field", ["", " ", "\n"])

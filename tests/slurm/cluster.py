@@ -21,7 +21,8 @@ SCRIPTS = ROOT / "slurm"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "srun")
 PACKAGES = ("slurm-wlm", "munge")
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}
-# As Debian's SLURM runs without cgroups and systemd.
+# As Debian's SLURM runs without cgroups and systemd. It forgets a job MinJobAge seconds after its
+# end: 300 by default, in which a slow machine has not asked yet.
 CONFIGURATION = """\
 ClusterName=trivium
 SlurmctldHost={host}(127.0.0.1)
@@ -37,6 +38,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 MpiDefault=none
 JobRequeue=1
+MinJobAge=86400
 ReturnToService=2
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
@@ -92,7 +94,7 @@ class Cluster:
         """What a command prints; it must end well."""
         given = {**self.environment, **settings}
         asked = [str(word) for word in command]
-        done = subprocess.run(asked, env=given, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(asked, env=given, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, f"{asked}\n{done.stdout}\n{done.stderr}"
         return done.stdout.strip()
 
@@ -162,7 +164,7 @@ def _end_all(folder: Path) -> None:
             if process.environ().get("SLURM_CONF") == f"{folder}/slurm.conf":
                 process.kill()
                 ended.append(process)
-    psutil.wait_procs(ended, timeout=10)
+    psutil.wait_procs(ended, timeout=60)
 
 
 def _is_idle(cluster: Cluster) -> bool:
@@ -198,8 +200,8 @@ def real_cluster() -> Iterator[Cluster]:
             started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
             log.close()
             if command[0] == "munged":
-                cluster.until((folder / "munge.socket").exists, "munge", 20)
-        cluster.until(lambda: _is_idle(cluster), "idle node", 60)
+                cluster.until((folder / "munge.socket").exists, "munge", 120)
+        cluster.until(lambda: _is_idle(cluster), "idle node", 300)
         yield cluster
     finally:
         _stop(cluster, started)
@@ -213,11 +215,11 @@ def _stop(cluster: Cluster, started: list["subprocess.Popen[bytes]"]) -> None:
         subprocess.run(command, env=cluster.environment, capture_output=True)
     # What watches a step ends with the step alone, and names no configuration to know it by.
     with suppress(AssertionError):
-        cluster.until(lambda: not cluster.run("squeue", "--noheader"), "empty queue", 60)
+        cluster.until(lambda: not cluster.run("squeue", "--noheader"), "empty queue", 120)
     for daemon in reversed(started):
         daemon.terminate()
         try:
-            daemon.wait(10)
+            daemon.wait(60)
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()
@@ -233,6 +235,8 @@ def job_settings(work: Path, **more: str) -> dict[str, str]:
         "GPUS_PER_NODE": "0",
         "MEMORY": "100M",
         "GRACE": "60",
+        # Ids of jobs begin at 1 in every cluster, and another one may run on this machine.
+        "FIRST_PORT": str(_free_ports(1)[0]),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         **more,

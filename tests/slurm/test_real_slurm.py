@@ -19,7 +19,7 @@ from tests.training.runs import course, steps_logged, weights
 from training.checkpoints import resume_folder, verify_checkpoint
 from training.run_record import read_starts
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(1800)]
 TINY = ("train.logging_steps=1", "train.tensorboard=false", "validation.samples=2")
 
 
@@ -112,8 +112,6 @@ def test_a_preempted_training_is_requeued_once_and_ends_as_the_same(
         verify_checkpoint(folder)
         cluster.run("scontrol", "update", f"JobId={preempted}", "StartTime=now")
     assert cluster.wait(preempted) == cluster.wait(whole) == "COMPLETED"
-    log = log_of(tmp_path, preempted)
-    assert log.count(f"job {preempted} is requeued") == len(ways)
     assert cluster.job(preempted)["Restarts"] == str(len(ways))
     assert cluster.job(whole)["Restarts"] == "0"
     starts = [
@@ -163,7 +161,6 @@ def test_a_warned_task_of_an_array_requeues_itself_and_a_cancelled_one_does_not(
     # Five minutes are left from now on, less what has passed: SLURM looks twice a minute.
     cluster.run("scontrol", "update", f"JobId={job}_1", "TimeLimit=5")
     waits_again(cluster, f"{job}_1", 1)
-    assert f"job {job}_1 is requeued" in log_of(tmp_path, f"{job}_1")
     other = cluster.job(f"{job}_2")
     assert (other["JobState"], other["Restarts"]) == ("RUNNING", "0")
     cluster.run("scancel", f"{job}_2")
@@ -254,7 +251,7 @@ def test_a_failure_leaves_no_process_behind(cluster: Cluster, tmp_path: Path) ->
         job = other.submit("--", script, **job_settings(tmp_path))
         other.until(lambda: f"StepId={job}.0" in other.run("scontrol", "show", "step"), "step")
         raise KeyError("a test's")
-    cluster.until(lambda: running() <= before, "end of what the other cluster started", 20)
+    cluster.until(lambda: running() <= before, "end of what the other cluster started", 120)
     assert not other.folder.exists()
 
 

@@ -43,7 +43,7 @@ def asked(cluster: dict[str, str]) -> list[list[str]]:
 
 def run(cluster: dict[str, str], *command: str, **more: str) -> "subprocess.CompletedProcess[str]":
     given = {**cluster, **more}
-    return subprocess.run(command, env=given, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=given, capture_output=True, text=True, timeout=300)
 
 
 def test_the_pipeline_waits_for_what_it_needs(cluster: dict[str, str]) -> None:
@@ -215,6 +215,37 @@ def test_an_evaluation_is_one_task_a_loop_or_several(
     assert shows("merge.sbatch", **parted) == [*merges, joined]
 
 
+def test_nothing_is_served_to_a_network_without_a_key(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    shown = tmp_path / "bin" / "python"
+    shown.write_text('#!/bin/bash\nIFS="|"; echo "$*"\n')
+    shown.chmod(0o755)
+    environment = {"SLURM_FILES": str(SCRIPTS), "PYTHON": str(shown), "SERVE_PORT": "8123"}
+
+    def serves(*options: str, **more: str) -> "subprocess.CompletedProcess[str]":
+        command = ("bash", str(SCRIPTS / "serve.sbatch"), "runs/ras", *options)
+        return run(cluster, *command, **environment, **{"TRIVIUM_API_KEY": "", **more})
+
+    for more in ({}, {"SERVE_HOST": "node7"}):
+        refused = serves(**more)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "export TRIVIUM_API_KEY" in refused.stderr
+    # An option of serve.py would get round it.
+    for option in ("--host", "--host=0.0.0.0"):
+        refused = serves(option, "0.0.0.0", SERVE_HOST="127.0.0.1")
+        assert refused.returncode == 2 and "SERVE_HOST" in refused.stderr
+    cases = [("0.0.0.0", "a secret"), ("127.0.0.1", "")]
+    for host, key in cases:
+        done = serves("--deadline", "60", SERVE_HOST=host, TRIVIUM_API_KEY=key)
+        assert done.returncode == 0, done.stderr
+        assert "a secret" not in done.stdout + done.stderr
+        asked_for = done.stdout.splitlines()[-1].split("|")
+        assert asked_for[:3] == ["inference/serve.py", "--adapter", "ras=runs/ras"]
+        assert asked_for[3:7] == ["--host", host, "--port", "8123"]
+        assert asked_for[-2:] == ["--deadline", "60"]
+
+
 def test_results_are_merged_or_the_missing_one_is_named(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
@@ -236,5 +267,5 @@ def test_results_are_merged_or_the_missing_one_is_named(
 def test_the_scripts_are_clean() -> None:
     scripts = sorted([*SCRIPTS.glob("*.sh"), *SCRIPTS.glob("*.sbatch")])
     command = ["shellcheck", "-x", "-P", str(SCRIPTS), *map(str, scripts)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout

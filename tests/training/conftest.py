@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from models.formats.records import (
     write_records,
 )
 from models.formats.triples import Triple
+from tests import processes
 from tests.tiny import tiny_backbone
 from training.config import load_config
 from training.settings import T2TSettings
@@ -95,16 +95,19 @@ def ras_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def run_script() -> Run:
-    """Run a training script as a user does, from another folder."""
+    """Run a training script as a user does, from another folder.
+
+    launch: what a fresh interpreter runs it by.
+    """
 
     def run(
-        script: str, *arguments: str, cwd: Path, launch: Sequence[str] = (sys.executable,)
+        script: str, *arguments: str, cwd: Path, launch: Sequence[str] = ()
     ) -> "subprocess.CompletedProcess[str]":
-        command = [*launch, str(ROOT / "training" / script), *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        return subprocess.run(
-            command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600
-        )
+        program = ROOT / "training" / script
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        if launch:
+            return processes.fresh(*launch, program, *arguments, cwd=cwd, env=environment)
+        return processes.run(program, *arguments, cwd=cwd, env=environment)
 
     return run
 

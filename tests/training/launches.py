@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.process_runs.forms import DDP, FORMS
+from tests import processes
 from tests.training.conftest import ROOT
-from tests.training.runs import start
 
 needs_deepspeed = pytest.mark.skipif(
     importlib.util.find_spec("deepspeed") is None,
@@ -30,7 +31,13 @@ def launch(script: str, *arguments: str, **environment: str) -> "subprocess.Pope
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(port))
-    return start(script, *arguments, launch=(sys.executable, *command), **(environment or DDP))
+    return subprocess.Popen(
+        [sys.executable, *command, str(ROOT / "training" / script), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or DDP)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def in_turn(commands: Sequence[Sequence[str]], form: str) -> str:
@@ -42,7 +49,11 @@ def in_turn(commands: Sequence[Sequence[str]], form: str) -> str:
     """
     script = str(ROOT / "tests/training/in_turn.py")
     given = json.dumps([list(command) for command in commands])
-    process = start(script, given) if form == "one" else launch(script, given, **FORMS[form])
+    if form == "one":
+        done = processes.run(Path(script), given)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stderr
+    process = launch(script, given, **FORMS[form])
     output = process.communicate()[1]
     assert process.returncode == 0, error_of(output)
     return output

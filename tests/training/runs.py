@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from tests import processes
 from tests.training.conftest import ROOT
 from training.arguments import training_arguments
 from training.history import read_history
@@ -45,14 +44,7 @@ def steps_logged(run: Path) -> int:
     return len(history.read_text().splitlines()) if history.is_file() else 0
 
 
-def start(
-    script: str, *arguments: str, launch: tuple[str, ...] = (sys.executable,), **environment: str
-) -> "subprocess.Popen[str]":
-    """Start a training script as a user does."""
-    return subprocess.Popen(
-        [*launch, str(ROOT / "training" / script), *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(script: str | Path, *arguments: str, **environment: str) -> processes.Process:
+    """Start a training script, or another one by its path, as a user does."""
+    program = ROOT / "training" / script
+    return processes.begin(program, *arguments, env={**os.environ, **environment})

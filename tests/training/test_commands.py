@@ -1,7 +1,6 @@
 """The real command lines, end to end on a tiny backbone."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ from models.condition_extractor import ConditionExtractor
 from models.graph_llm import GraphLLM
 from models.instruction_tuned import InstructionTuned
 from models.text_to_triples import TextToTriples
+from tests.processes import fresh
 from tests.training.conftest import ROOT, Run
 
-LAUNCH = (sys.executable, "-m", "accelerate.commands.launch")
+LAUNCH = ("-m", "accelerate.commands.launch", "--cpu")
 TINY = {
     "train_t2t.py": "t2t_tiny.yaml",
     "train_ras.py": "ras_tiny.yaml",
@@ -37,8 +37,8 @@ def last_json(output: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("script", TINY)
-def test_help(script: str, run_script: Run, tmp_path: Path) -> None:
-    done = run_script(script, "--help", cwd=tmp_path)
+def test_help(script: str, tmp_path: Path) -> None:
+    done = fresh(ROOT / "training" / script, "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert "--config" in done.stdout and "key=value" in done.stdout
 
@@ -48,7 +48,7 @@ def test_t2t_trains_saves_and_resumes(
 ) -> None:
     steps = ("train.max_steps=4", "train.save_steps=2", "validation.samples=2")
     given = arguments("train_t2t.py", triples_file, backbone, *steps)
-    done = run_script("train_t2t.py", *given, cwd=tmp_path, launch=(*LAUNCH, "--cpu"))
+    done = run_script("train_t2t.py", *given, cwd=tmp_path, launch=LAUNCH)
     assert done.returncode == 0, done.stderr
     assert "⟦(S> Ada" in done.stdout and "expected duration" in done.stdout
     assert "Trainable parameters" in done.stdout and "tokens/s" in done.stderr
@@ -109,7 +109,7 @@ def test_a_helper_trains_saves_and_resumes(
 ) -> None:
     steps = ("train.max_steps=4", "train.save_steps=2", "validation.samples=2")
     given = arguments("train_helper.py", helper_file, backbone, *steps)
-    done = run_script("train_helper.py", *given, cwd=tmp_path, launch=(*LAUNCH, "--cpu"))
+    done = run_script("train_helper.py", *given, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "⟦Film" in done.stdout
     figures = last_json(done.stdout)

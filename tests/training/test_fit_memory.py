@@ -17,7 +17,7 @@ from training.fit.dry_run import DryRun
 from training.fit.fit import RESERVE_BYTES, Speed, fit
 from training.fit.memory import Launch, count_parameters, state_memory
 from training.fit.sketch import Lengths, Sketch
-from training.recipe_table import section, sketch_recipe
+from training.recipe_table import HEADER, recipes, section, sketch_recipe
 from training.settings import T2TSettings, TrainSettings
 
 SCRIPTS = {
@@ -112,16 +112,26 @@ def test_a_backbone_that_is_not_here_is_named(run_script: Run, tmp_path: Path) -
     assert "model.backbone=no/one: no config.json of it here" in done.stderr.splitlines()[-1]
 
 
-def test_the_page_of_recipes_is_up_to_date() -> None:
-    check_section("t2t_smollm2_webnlg")
+SMALL = [name for name in recipes() if "smollm2" in name]
+LARGE = [name for name in recipes() if "smollm2" not in name]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["ras_llama3_8b", "tri_rag_qwen3_8b", "t2t_flan_t5_large"])
-def test_the_page_of_recipes_is_up_to_date_for_large_ones(name: str) -> None:
-    check_section(name)
+@pytest.mark.parametrize(
+    "name", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
+)
+def test_the_page_of_recipes_is_up_to_date(name: str) -> None:
+    assert sections_of_the_page()[name] == section(name, sketch_recipe(name))
 
 
-def check_section(name: str) -> None:
+def test_the_page_of_recipes_has_every_recipe_and_no_other() -> None:
+    assert list(sections_of_the_page()) == recipes()
     page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
-    assert section(name, sketch_recipe(name)) in page
+    assert page == "\n".join([HEADER, *sections_of_the_page().values()])
+
+
+def sections_of_the_page() -> dict[str, str]:
+    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    parts = [f"## {part}" for part in page.split("\n## ")[1:]]
+    names = [part.splitlines()[0].removeprefix("## ") for part in parts]
+    ended = [part if part.endswith("\n") else f"{part}\n" for part in parts]
+    return dict(zip(names, ended, strict=True))

@@ -4,6 +4,8 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -166,6 +168,25 @@ def test_the_right_job_is_requeued(scontrol: Path, monkeypatch: pytest.MonkeyPat
     assert not requeue()
 
 
+def test_a_job_that_slurm_ends_at_once_is_requeued_all_the_same(
+    scontrol: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    program = scontrol.parent / "bin/scontrol"
+    program.write_text("#!/bin/sh\nkill -TERM $$\n")
+    with caplog.at_level("INFO"):
+        assert requeue()
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    # SLURM's SIGKILL can come before anything is said of the answer.
+    program.write_text("#!/bin/sh\nkill -KILL $PPID\n")
+    asks = "import logging; logging.basicConfig(level=logging.INFO)\n"
+    asks += "from training.preemption import requeue; requeue()"
+    command = [sys.executable, "-c", asks]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL
+    assert "asking SLURM to requeue job 17" in ended.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_the_command_exits_with_its_code_and_requeues_once(
@@ -184,8 +205,7 @@ def test_the_command_exits_with_its_code_and_requeues_once(
     process.send_signal(number)
     process.send_signal(number)
     assert process.wait() == STOPPED
-    assert process.stderr is not None
-    assert f"stopped by {number.name} after step" in process.stderr.read()
+    assert f"stopped by {number.name} after step" in process.errors
     folder = resume_folder("last", str(out))
     assert folder is not None
     verify_checkpoint(folder)

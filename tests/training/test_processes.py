@@ -164,6 +164,7 @@ def test_every_split_of_a_step_follows_the_same_course(settings: Settings, tmp_p
         assert_same_course(tmp_path / str(batch), tmp_path / "whole")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ALL_FORMS)
 def test_two_processes_follow_the_course_of_one(form: str, runs: Runs) -> None:
     runs.make("one")
@@ -178,6 +179,7 @@ def test_two_processes_follow_the_course_of_one(form: str, runs: Runs) -> None:
         verify_checkpoint(run / "checkpoint-4")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ALL_FORMS)
 def test_a_form_goes_on_from_a_checkpoint_of_another(form: str, runs: Runs) -> None:
     runs.make(form)
@@ -187,12 +189,14 @@ def test_a_form_goes_on_from_a_checkpoint_of_another(form: str, runs: Runs) -> N
         assert_same_tensors(resumed / "checkpoint-4", one / "checkpoint-4")
 
 
+@pytest.mark.exhaustive
 def test_one_process_goes_on_from_a_checkpoint_of_the_last_form(runs: Runs) -> None:
     runs.close()
     for recipe in RECIPES:
         assert_same_course(runs.resumed("one", recipe), runs.whole("one", recipe))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ALL_FORMS)
 def test_where_one_process_cannot_read_its_data_all_stop(
     form: str, triples_file: Path, backbone: Path, tmp_path: Path
@@ -211,6 +215,7 @@ def test_where_one_process_cannot_read_its_data_all_stop(
     assert not checkpoints(tmp_path / "out")
 
 
+@pytest.mark.exhaustive
 @needs_deepspeed
 @pytest.mark.parametrize("form", ["zero2", "zero3"])
 def test_zero_does_not_step_on_a_loss_that_is_not_finite(

@@ -76,7 +76,7 @@ def test_killed_at_random_moments_nothing_is_lost(
     chosen = random.Random(kind)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     process = start(*command, f"output_dir={whole}")
-    assert process.wait() == 0, process.stderr and process.stderr.read()
+    assert process.wait() == 0, process.errors
     for _ in range(2):
         process = start(*command, f"output_dir={killed}")
         last = chosen.randrange(3, 24)
@@ -86,7 +86,7 @@ def test_killed_at_random_moments_nothing_is_lost(
         process.send_signal(signal.SIGKILL)
         process.wait()
     process = start(*command, f"output_dir={killed}")
-    assert process.wait() == 0, process.stderr and process.stderr.read()
+    assert process.wait() == 0, process.errors
     assert course(killed) == course(whole)
     assert weights(killed) == weights(whole)
     for checkpoint in checkpoints(killed):

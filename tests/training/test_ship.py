@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,12 +12,16 @@ from models.checkpoint import CheckpointError, verify_component
 from models.condition_extractor import ConditionExtractor, build_condition_extractor
 from models.condition_extractor_config import ConditionExtractorConfig
 from models.deep_prompt import DeepPrompt
+from models.manifest import sha256_of
 from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
+from tests.processes import fresh, run
 from tests.tiny import tiny_backbone
+from training.complete_manifest import completed
 from training.ship import ship
 
 ROOT = Path(__file__).resolve().parents[2]
-CARD = {"sources": [{"name": "world", "licence": "none"}], "seed": 3, "options": {"out": "/x"}}
+SOURCE = {"name": "world", "file": "w", "sha256": "ab", "licence": "ours", "records": 7}
+CARD = {"sources": [SOURCE], "seed": 3, "options": {"out": "/x"}}
 
 
 @pytest.fixture
@@ -44,7 +46,8 @@ def test_weights_are_bfloat16_and_load(trained: Path) -> None:
         TextToTriples.from_pretrained(trained / "shipped", dtype="float32").settings.lora_rank == 4
     )
     assert manifest["metrics"] == {"eval_loss": 0.5, "settings": {"train": {"seed": 1}}}
-    assert manifest["data"] == {"sources": CARD["sources"], "seed": 3}
+    subset = {"subset": "world", "file": "w", "sha256": "ab", "records": 7, "licence": "ours"}
+    assert manifest["data"] == {"subsets": [subset], "seed": 3}
     assert set(manifest["versions"]) >= {"torch", "peft"}
 
 
@@ -61,15 +64,12 @@ def test_a_soft_prompt_ships_without_an_adapter(trained: Path) -> None:
 
 
 def test_command_line_and_missing_card(trained: Path) -> None:
-    command = [sys.executable, "training/ship.py", "--component", str(trained / "run")]
-    command += ["--out", str(trained / "shipped"), "--json", "--data"]
-    done = subprocess.run(
-        [*command, str(trained / "data")], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    command = ["training/ship.py", "--component", trained / "run"]
+    command += ["--out", trained / "shipped", "--json", "--data"]
+    done = fresh(*command, trained / "data", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
     assert "adapter_model.safetensors" in json.loads(done.stdout.splitlines()[-1])["files"]
-    failed = subprocess.run(
-        [*command, str(trained / "nowhere")], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    failed = run(ROOT / command[0], *command[1:], trained / "nowhere")
     assert failed.returncode == 1
     assert "card.json" in failed.stderr
 
@@ -80,3 +80,51 @@ def test_truncated_component_is_refused(trained: Path) -> None:
     with pytest.raises(CheckpointError, match=r"adapter_model\.safetensors"):
         ship(trained / "run", trained / "data", trained / "shipped")
     assert not (trained / "shipped").exists()
+
+
+def test_licences_are_named_and_non_commercial_data_is_refused(trained: Path) -> None:
+    parts = [
+        {"subset": "a", "licence": "MIT", "records": 2},
+        {"subset": "b", "licence": "CC BY-NC-SA 4.0", "records": 1},
+    ]
+    mixed = {**SOURCE, "name": "contract", "licence": "MIT; CC BY-NC-SA 4.0", "subsets": parts}
+    card = trained / "data" / "card.json"
+    arguments = (trained / "run", trained / "data", trained / "shipped")
+    card.write_text(json.dumps({"sources": [mixed]}))
+    with pytest.raises(CheckpointError, match="trained on b, whose licence CC BY-NC-SA"):
+        ship(*arguments)
+    assert not (trained / "shipped").exists()
+    rows = ship(*arguments, allow_non_commercial=True)["data"]["subsets"]
+    assert [(row["subset"], row["records"], row["licence"]) for row in rows] == [
+        ("a", 2, "MIT"), ("b", 1, "CC BY-NC-SA 4.0")
+    ]  # fmt: skip
+    card.write_text(json.dumps({"sources": [{**SOURCE, "licence": "unknown"}]}))
+    assert ship(*arguments)["data"]["subsets"][0]["licence"] == "not stated"
+    stated = ship(*arguments, licences={"world": "ours"})
+    assert stated["data"]["subsets"][0]["licence"] == "ours"
+    with pytest.raises(CheckpointError, match="such are world"):
+        ship(*arguments, licences={"elsewhere": "MIT"})
+    with pytest.raises(CheckpointError, match="forbids commercial"):
+        ship(*arguments, licences={"world": "CC BY-NC 4.0"})
+
+
+def test_an_older_manifest_is_completed_out_of_its_sources(tmp_path: Path) -> None:
+    lines = [{"dataset": "a", "licence": "MIT"}, {"dataset": "b", "licence": "CC BY 4.0"}]
+    records = tmp_path / "train.jsonl"
+    records.write_text("".join(json.dumps(line) + "\n" for line in [*lines, lines[0]]))
+    mixed = {"name": "contract", "file": "train.jsonl", "licence": "see the source's records"}
+    sources = [SOURCE, {**mixed, "sha256": sha256_of(records), "records": 2}]
+    manifest = {"data": {"sources": sources, "seed": 3}, "files": {"x": {"bytes": 1}}}
+    made = completed(manifest, {}, records, ["a"])
+    assert made["files"] == manifest["files"] and made["data"]["seed"] == 3
+    rows = [(row["subset"], row["records"], row["licence"]) for row in made["data"]["subsets"]]
+    assert rows == [("world", 7, "ours"), ("a", 2, "MIT")]
+    assert "completed after the training" in made["data"]["completed"]
+    assert completed(manifest, {})["data"]["subsets"][1]["licence"] == "not stated"
+    with pytest.raises(CheckpointError, match="3 records of these data sets, but 2 were read"):
+        completed(manifest, {}, records)
+    with pytest.raises(CheckpointError, match="it is complete"):
+        completed(made, {})
+    records.write_text("")
+    with pytest.raises(CheckpointError, match="its sha256 is another"):
+        completed(manifest, {}, records)

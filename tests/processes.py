@@ -1,0 +1,146 @@
+"""Commands in processes of their own, which begin with torch and the project imported.
+
+An interpreter that imports torch, transformers and PyTorch Geometric anew takes 6 to 10 seconds of
+a core. Here one process imports them once and forks for each command: arguments, folder,
+environment, output, signals and exit code are the command's own. A fork shares Python's hash seed
+and `sys.path` with the others, and an exception nobody catches, KeyboardInterrupt as well, ends it
+with code 1. That a command starts from nothing is left to `fresh`.
+"""
+
+import multiprocessing
+import os
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(
+    [
+        *("training.train_t2t", "training.train_ras", "training.train_tri_rag"),
+        *("training.train_helper", "training.ship"),
+        *("inference.ask", "inference.evaluate_all", "inference.extract", "inference.serve"),
+        *("inference.build_hierarchy", "inference.build_propositions"),
+        "data_gen.build_hotpot_subq",
+        *("torch.utils.tensorboard", "transformers.models.llama.modeling_llama"),
+    ]
+)
+
+
+class Process:
+    """A command that runs, with the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(
+        self, program: Path, arguments: tuple[str, ...], folder: Path, environment: dict[str, str]
+    ) -> None:
+        self.arguments = [str(program), *arguments]
+        written = Path(tempfile.mkdtemp(prefix="command-"))
+        weakref.finalize(self, shutil.rmtree, written, ignore_errors=True)
+        self._output, self._errors = written / "output", written / "errors"
+        self._output.touch()
+        self._errors.touch()
+        self._process = _CONTEXT.Process(
+            target=_become, args=(self.arguments, folder, environment, self._output, self._errors)
+        )
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, minus the signal that ended it; None while it runs."""
+        return self._process.exitcode
+
+    @property
+    def output(self) -> str:
+        """What it has written to standard output so far."""
+        return self._output.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def errors(self) -> str:
+        """What it has written to standard error so far."""
+        return self._errors.read_text(encoding="utf-8", errors="replace")
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; the exit code. Raises `subprocess.TimeoutExpired`."""
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(self.arguments, timeout or 0.0)
+        return self._process.exitcode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for its end; standard output and standard error."""
+        self.wait(timeout)
+        return self.output, self.errors
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+
+def begin(
+    program: Path, *arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> Process:
+    """Start a script of the project as `python program arguments`.
+
+    env: its environment; this process's by default.
+    """
+    given = dict(os.environ if env is None else env)
+    return Process(program, tuple(map(str, arguments)), cwd, given)
+
+
+def run(
+    program: Path,
+    *arguments: object,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 600,
+) -> "subprocess.CompletedProcess[str]":
+    """Run a script of the project to its end, as `subprocess.run` with text output does."""
+    process = begin(program, *arguments, cwd=cwd, env=env)
+    try:
+        output, errors = process.communicate(timeout)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.arguments, process.wait(), output, errors)
+
+
+def fresh(
+    *command: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None, timeout: float = 600
+) -> "subprocess.CompletedProcess[str]":
+    """Run Python with these arguments in an interpreter that imports everything itself."""
+    given = [sys.executable, *map(str, command)]
+    return subprocess.run(
+        given, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def _become(
+    arguments: list[str], folder: Path, environment: dict[str, str], output: Path, errors: Path
+) -> None:
+    """Run a script as the main program of this process."""
+    for number, path in ((1, output), (2, errors)):
+        opened = os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = arguments
+    sys.path.insert(0, str(Path(arguments[0]).parent))
+    runpy.run_path(arguments[0], run_name="__main__")

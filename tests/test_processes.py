@@ -1,0 +1,61 @@
+"""A forked command is as much its own as one that Python starts anew."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.processes import begin, fresh, run
+
+SHOWN = """
+import json, os, sys, torch
+print(json.dumps([os.getcwd(), os.environ.get("OF_THE_TEST"), sys.argv, __name__, sys.path[0]]))
+print("an error", file=sys.stderr)
+sys.exit(len(sys.argv))
+"""
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "script.py"
+    path.write_text(text)
+    return path
+
+
+def test_it_sees_and_says_what_a_fresh_one_does(tmp_path: Path) -> None:
+    program = script(tmp_path, SHOWN)
+    (tmp_path / "other").mkdir()
+    given = {"cwd": tmp_path / "other", "env": {**os.environ, "OF_THE_TEST": "1"}}
+    forked, started = run(program, "a", 2, **given), fresh(program, "a", 2, **given)
+    assert json.loads(forked.stdout)[1:3] == ["1", [str(program), "a", "2"]]
+    assert forked.returncode == started.returncode == 3
+    assert (forked.stdout, forked.stderr) == (started.stdout, started.stderr)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("raise SystemExit('error: no')", 1, "error: no\n"),
+        ("raise KeyError('lost')", 1, "KeyError: 'lost'\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, ""),
+        ("", 0, ""),
+    ],
+)
+def test_it_ends_as_a_fresh_one_does(text: str, code: int, said: str, tmp_path: Path) -> None:
+    done = run(script(tmp_path, text))
+    assert done.returncode == code and done.stderr.endswith(said)
+
+
+def test_signals_reach_it_and_its_end_is_waited_for(tmp_path: Path) -> None:
+    process = begin(script(tmp_path, "print('here', flush=True); import time; time.sleep(600)"))
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
+    while process.poll() is None and process.output != "here\n":
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(60)
+    assert output == "here\n" and errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert process.returncode not in (0, None)
