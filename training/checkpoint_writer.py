@@ -1,7 +1,7 @@
-"""Checkpoints are written beside the training: a step only copies, a thread writes.
+"""Checkpoints are written in the step, or beside the training: a step only copies, a thread writes.
 
-As in CheckFreq (Mohan et al., FAST 2021), a save is split into a snapshot, which stops the step,
-and the writing of it, which does not.
+Beside it a save is split, as in CheckFreq (Mohan et al., FAST 2021), into a snapshot, which stops
+the step, and the writing of it, which does not. On a CPU the writing takes its time from the steps.
 """
 
 import logging
@@ -13,23 +13,27 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointWriter:
-    """Does one write at a time in a thread of its own.
+    """Does one write at a time in a thread of its own, and waits for each unless `in_background`.
 
     As a context it waits for the last write when the block ends. A failed write is raised, as the
     error that it was, by whichever of its methods is called next.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, in_background: bool) -> None:
+        self.in_background = in_background
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._under_way: Future[None] | None = None
 
     def submit(self, write: Callable[[], None]) -> None:
-        """Start a write, after the one under way.
+        """Start a write, after the one under way; without `in_background` it is done on return.
 
-        Raises: what the one under way failed with; the new one is then not begun.
+        Raises: what the one under way failed with; the new one is then not begun. Without
+            `in_background` also what the new one fails with.
         """
         self.wait()
         self._under_way = self._thread.submit(write)
+        if not self.in_background:
+            self.wait()
 
     def raise_failure(self) -> None:
         """Raise what a finished write failed with; one that is still under way is left alone."""

@@ -163,20 +163,28 @@ class WorkerSignals:
 
 
 def requeue() -> bool:
-    """Put this SLURM job, or this task of a job array, back in the queue; says whether it did."""
+    """Put this SLURM job, or this task of a job array, back in the queue.
+
+    Returns False where this is no job, or SLURM refuses, which is logged. SLURM ends the job's
+    processes as it takes the request, so this may never return and is announced beforehand.
+    """
     job = os.environ.get("SLURM_JOB_ID", "")
     if not job:
         return False
     if "SLURM_ARRAY_TASK_ID" in os.environ:
         # An array's task has a job id of its own, but goes by this one.
         job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    logger.info("asking SLURM to requeue job %s", job)
     try:
-        subprocess.run(
-            ["scontrol", "requeue", job], check=True, capture_output=True, text=True, timeout=60
+        done = subprocess.run(
+            ["scontrol", "requeue", job], capture_output=True, text=True, timeout=60
         )
     except (OSError, subprocess.SubprocessError) as error:
-        problem = (getattr(error, "stderr", None) or str(error)).strip()
-        logger.error("job %s could not be requeued: %s. Submit it again", job, problem)
-        return False
-    logger.info("job %s is requeued", job)
-    return True
+        problem = str(error)
+    else:
+        # Ended by a signal: SLURM took the request and ends scontrol with the rest of the job.
+        if done.returncode <= 0:
+            return True
+        problem = done.stderr.strip() or f"scontrol ended with {done.returncode}"
+    logger.error("job %s could not be requeued: %s. Submit it again", job, problem)
+    return False

@@ -139,6 +139,7 @@ class TrainSettings:
     logging_steps: int = setting(10, "steps between logged losses")
     eval_steps: int = setting(0, "steps between validations; 0: at the end, or each epoch")
     save_steps: int = setting(0, "steps between checkpoints; 0: one after each epoch")
+    background_saves: bool = setting(False, "write checkpoints in a thread while steps go on")
     early_stopping_patience: int = setting(
         0, "validations without a lower loss before the training stops with the best; 0: never"
     )

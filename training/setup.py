@@ -22,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from evaluation.report import emit_json
 from models.backbone import BackboneNotFoundError
+from models.cache import CacheFolderError
 from models.checkpoint import CheckpointError
 from models.formats.fields import RecordError
 from models.lora import ALL_LINEAR, trainable_bytes
@@ -81,6 +82,7 @@ EXPECTED_ERRORS = (
     RunFolderError,
     CheckpointError,
     BackboneNotFoundError,
+    CacheFolderError,
     EncoderNotFoundError,
     EmptyDataError,
     FileNotFoundError,

@@ -80,7 +80,7 @@ class ComponentTrainer(Trainer):
         self.settings = settings
         self.validate = validate
         self.clock = clock
-        self.writer = CheckpointWriter()
+        self.writer = CheckpointWriter(settings.background_saves)
         self.component_copy = ComponentCopy(module) if args.should_save else None
         wrap_layers(self.accelerator, module)
         if zero.runs(self.accelerator):
