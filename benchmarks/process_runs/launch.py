@@ -2,7 +2,7 @@
 
 import json
 import os
-import socket
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from benchmarks.process_runs.forms import FORMS, ONE_THREADED, is_installed
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = "benchmarks.process_runs.worker"
+# In the launcher's words; a process that a signal ended writes nothing itself.
+_EXIT_CODE = re.compile(r"exitcode: (-?\d+)")
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,16 @@ def run_form(form: str, plan: Plan, folder: Path) -> dict[str, Any]:
 def _launcher(form: str, count: int) -> list[str]:
     if form not in FORMS:
         return []
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    number = ("--nproc_per_node", str(count), "--master_port", str(port))
-    return ["-m", "torch.distributed.run", *number]
+    # Standalone: the launcher's own port, which no other process can take in between.
+    return ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(count)]
 
 
 def _last_error(errors: str) -> str:
-    """The last line that a process wrote before its launcher told of it."""
+    """The last line that a process wrote before its launcher told of it, and the exit codes."""
     own = errors.partition("elastic/multiprocessing")[0].strip().splitlines()
+    # The launcher's own line, cut off in its path.
+    own = [line for line in own if not line.endswith("torch/distributed/")]
     lines = [line for line in own if "error" in line.lower()]
-    return (lines or own or ["no message"])[-1]
+    codes = sorted(set(_EXIT_CODE.findall(errors)))
+    ended = f" (exit code {', '.join(codes)})" if codes else ""
+    return (lines or own or ["no message"])[-1] + ended

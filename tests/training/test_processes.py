@@ -1,6 +1,5 @@
 """Two processes train what one trains, however they share it, and checkpoints move between them."""
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from tests.training.conftest import ROOT, Settings
 from tests.training.launches import (
     ALL_FORMS,
     FORMS,
+    WITHOUT_COMPILING,
     error_of,
     in_turn,
     launch,
@@ -32,15 +32,10 @@ LABELS = {"t2t": 40, "tri_rag": 110, "ras": 40}
 RECIPES = tuple(LABELS)
 # Gradients are clipped to these, so that it shows; a soft prompt's are small.
 MAX_GRAD_NORMS = {"t2t": 0.3, "tri_rag": 0.003, "ras": 0.3}
-# Each form goes on from a checkpoint of the one before it; the first one also from the last.
-CHAIN = ["one", "zero3", "fsdp2", "ddp", "zero2"]
-if importlib.util.find_spec("deepspeed") is None:
-    CHAIN = [form for form in CHAIN if not form.startswith("zero")]
 # Counts the steps of DeepSpeed's engine in a file.
-COUNTED = """
-import runpy, sys
-import deepspeed, deepspeed.ops
-deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+COUNTED = f"""
+{WITHOUT_COMPILING}
+import deepspeed, runpy, sys
 count, sys.argv = sys.argv[1], sys.argv[2:]
 step = deepspeed.DeepSpeedEngine.step
 def counted(self, *args, **kwargs):
@@ -80,44 +75,36 @@ def command(triples_file: Path, conditions_file: Path, ras_file: Path, backbone:
 
 
 class Runs:
-    """A run of every recipe in every form, and one that goes on from the form before it."""
+    """Every recipe in one process and in forms of two, whole and going on from each other."""
 
     def __init__(self, folder: Path, command: Command) -> None:
         self.folder = folder
         self.command = command
-        self.made: set[str] = set()
 
     def whole(self, form: str, recipe: str) -> Path:
         """A run without a stop."""
         return self.folder / form / recipe
 
-    def resumed(self, form: str, recipe: str) -> Path:
-        """A run that began at step 2, from a checkpoint of another form."""
-        return self.folder / f"{form}_resumed" / recipe
+    def resumed(self, source: str, form: str, recipe: str) -> Path:
+        """A run of `form` that began at step 2, from a checkpoint of `source`."""
+        return self.folder / f"{form}_from_{source}" / recipe
 
     def make(self, form: str) -> None:
-        """Run the form, and those that it goes on from."""
-        if form in self.made:
-            return
-        self.made.add(form)
-        commands = [self.command(r, self._split(form), self.whole(form, r)) for r in RECIPES]
-        if form != "one":
-            before = CHAIN[CHAIN.index(form) - 1]
-            self.make(before)
-            commands += self._going_on(before, form)
-        in_turn(commands, form)
+        """Run the form, let it go on from one process, and one process from it."""
+        if not (self.folder / "one").exists():
+            in_turn(self._from_the_start("one"), "one")
+        in_turn([*self._from_the_start(form), *self._going_on("one", form)], form)
+        in_turn(self._going_on(form, "one"), "one")
 
-    def close(self) -> None:
-        """Let one process go on from the last form."""
-        self.make(CHAIN[-1])
-        in_turn(self._going_on(CHAIN[-1], "one"), "one")
+    def _from_the_start(self, form: str) -> list[list[str]]:
+        return [self.command(r, self._split(form), self.whole(form, r)) for r in RECIPES]
 
     def _going_on(self, source: str, form: str) -> list[list[str]]:
         return [
             self.command(
                 recipe,
                 self._split(form),
-                self.resumed(form, recipe),
+                self.resumed(source, form, recipe),
                 f"train.resume={self.whole(source, recipe) / 'checkpoint-2'}",
             )
             for recipe in RECIPES
@@ -167,7 +154,6 @@ def test_every_split_of_a_step_follows_the_same_course(settings: Settings, tmp_p
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ALL_FORMS)
 def test_two_processes_follow_the_course_of_one(form: str, runs: Runs) -> None:
-    runs.make("one")
     runs.make(form)
     for recipe in RECIPES:
         run, one = runs.whole(form, recipe), runs.whole("one", recipe)
@@ -175,25 +161,12 @@ def test_two_processes_follow_the_course_of_one(form: str, runs: Runs) -> None:
         norms = [entry.get("grad_norm", 0) for entry in course(one)]
         assert max(norms) > MAX_GRAD_NORMS[recipe], recipe
         assert_same_course(run, one)
+        # The checkpoints too, so whatever goes on from one form's goes on from another's.
         assert_same_tensors(run, one)
         verify_checkpoint(run / "checkpoint-4")
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("form", ALL_FORMS)
-def test_a_form_goes_on_from_a_checkpoint_of_another(form: str, runs: Runs) -> None:
-    runs.make(form)
-    for recipe in RECIPES:
-        resumed, one = runs.resumed(form, recipe), runs.whole("one", recipe)
-        assert_same_course(resumed, one)
-        assert_same_tensors(resumed / "checkpoint-4", one / "checkpoint-4")
-
-
-@pytest.mark.exhaustive
-def test_one_process_goes_on_from_a_checkpoint_of_the_last_form(runs: Runs) -> None:
-    runs.close()
-    for recipe in RECIPES:
-        assert_same_course(runs.resumed("one", recipe), runs.whole("one", recipe))
+        for resumed in (runs.resumed("one", form, recipe), runs.resumed(form, "one", recipe)):
+            assert_same_course(resumed, one)
+            assert_same_tensors(resumed / "checkpoint-4", one / "checkpoint-4")
 
 
 @pytest.mark.exhaustive
