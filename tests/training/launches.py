@@ -22,13 +22,14 @@ needs_deepspeed = pytest.mark.skipif(
 ALL_FORMS = [
     pytest.param(form, marks=[needs_deepspeed] if form.startswith("zero") else []) for form in FORMS
 ]
-# DeepSpeed compiles this helper for a minute, for processes that share a machine; gloo does without.
-WITHOUT_COMPILING = """\
-import os
-if os.environ.get("ACCELERATE_USE_DEEPSPEED"):
-    import deepspeed.ops
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-"""
+
+
+def without_compiling() -> None:
+    """Keep DeepSpeed from compiling a helper for a minute, which gloo does without."""
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED"):
+        import deepspeed.ops
+
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
 def launch(script: str, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
@@ -75,7 +76,9 @@ def own_folders(parent: Path, name: str, contents: Sequence[str]) -> Path:
         (folder / name).write_text(content)
     script = parent / "own_folder.py"
     script.write_text(
-        f"{WITHOUT_COMPILING}import runpy, sys\n"
+        "import os, runpy, sys\n"
+        "from tests.training.launches import without_compiling\n"
+        "without_compiling()\n"
         f"os.chdir({str(parent / 'node')!r} + os.environ['RANK'])\n"
         "sys.argv = sys.argv[1:]\n"
         "runpy.run_path(sys.argv[0], run_name='__main__')\n"

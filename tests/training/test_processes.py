@@ -11,7 +11,6 @@ from tests.training.conftest import ROOT, Settings
 from tests.training.launches import (
     ALL_FORMS,
     FORMS,
-    WITHOUT_COMPILING,
     error_of,
     in_turn,
     launch,
@@ -33,9 +32,10 @@ RECIPES = tuple(LABELS)
 # Gradients are clipped to these, so that it shows; a soft prompt's are small.
 MAX_GRAD_NORMS = {"t2t": 0.3, "tri_rag": 0.003, "ras": 0.3}
 # Counts the steps of DeepSpeed's engine in a file.
-COUNTED = f"""
-{WITHOUT_COMPILING}
+COUNTED = """
 import deepspeed, runpy, sys
+from tests.training.launches import without_compiling
+without_compiling()
 count, sys.argv = sys.argv[1], sys.argv[2:]
 step = deepspeed.DeepSpeedEngine.step
 def counted(self, *args, **kwargs):
