@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 # A script run by path finds its packages even where the project is not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from tqdm import tqdm
 
 from benchmarks.engine_runs.settings import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings

@@ -18,8 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 
 # A script run by path finds its packages even where the project is not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import torch
 from tqdm import tqdm
 

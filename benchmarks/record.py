@@ -28,8 +28,6 @@ from pathlib import Path
 from typing import Any
 
 # A script run by path finds its packages even where the project is not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from evaluation import provenance as source
 from evaluation.commands import one_line_errors
 from evaluation.runs import PREDICTIONS_FILE, RESULTS_FILE, TRACES_FILE, read_run

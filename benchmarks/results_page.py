@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 # A script run by path finds its packages even where the project is not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import jinja2
 
 from benchmarks.record import RESULTS, ROOT, RUN_FILE

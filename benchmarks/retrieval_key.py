@@ -14,8 +14,6 @@ from statistics import median
 from typing import Any
 
 # A script run by path finds its packages even where the project is not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import numpy as np
 from tqdm import tqdm
 

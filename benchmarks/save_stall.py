@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 # A script run by path finds its packages even where the project is not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import numpy as np
 import torch
 from tqdm import tqdm

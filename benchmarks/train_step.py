@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 # A script run by path finds its packages even where the project is not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from tqdm import tqdm
 
 from benchmarks.steps.figures import (

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from data_gen.audits.findings import Choice
 from data_gen.audits.inputs import split_files
 from data_gen.audits.report import finding_rows, report_of, write_report

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from data_gen.conditions_build import SENTENCE_SOURCE, ConditionsBuild
 from data_gen.conditions_finish import finish_conditions
 from data_gen.shard_files import report_shard, write_shard

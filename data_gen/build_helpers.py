@@ -16,8 +16,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from data_gen.card import token_counter, write_card
 from data_gen.checked_samples import CheckedSamples, check_labels
 from data_gen.choice_samples import CHOICES

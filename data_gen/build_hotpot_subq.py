@@ -23,8 +23,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from data_gen.hotpot_subq import (
     direct_command,
     filter_command,

@@ -15,8 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from data_gen.entity_shuffle import EntityShuffle
 from data_gen.solving_steps import context_passages
 from data_gen.source_args import SkippedRecords

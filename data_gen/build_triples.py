@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from data_gen.shard_files import report_shard, write_shard
 from data_gen.shards import add_shard_option
 from data_gen.source_args import add_common_options, named_path, parse_options

@@ -12,8 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 # A script run by path finds its package even where the project is not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from tqdm import tqdm
 
 from data_gen.splits import SPLITS, check_fractions, split_of

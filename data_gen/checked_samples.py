@@ -12,7 +12,6 @@ from data_gen.streaming.first_by_key import FIRST, LEFT_OUT, OTHER, SAME
 from data_gen.streaming.spool import Spool
 from models.formats.records import InstructionSample, RasSample
 
-SampleT = TypeVar("SampleT", RasSample, InstructionSample)
 
 
 class CheckedSamples(Generic[SampleT]):

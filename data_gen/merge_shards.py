@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from data_gen import build_conditions, build_subq, build_triples
 from data_gen.conditions_finish import finish_conditions
 from data_gen.found import Found

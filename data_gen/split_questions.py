@@ -23,8 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from data_gen.card import write_card
 from data_gen.held_out import HeldOutQuestions
 from data_gen.question_groups import Groups, QuestionGroups, choose_dev

@@ -8,13 +8,13 @@ import re
 
 from evaluation.answers import normalise_answer
 
-_WORD = re.compile(r"\w+(?:['’.-]\w+)*|[^\w\s]")
+_TOKEN = re.compile(r"\w+(?:['’.-]\w+)*|[^\w\s]")
 # These belong to a name that goes on after them.
 NAME_LINKS = frozenset(
     ["of", "the", "de", "la", "le", "da", "di", "du", "van", "von", "der", "den"]
 )
 QUESTION_WORDS = frozenset(
-    _WORD.findall(
+    _TOKEN.findall(
         "who whom whose what when where which why how is are was were do does did has have had can "
         "could in on at of from to for by with the a an name list"
     )
@@ -28,7 +28,7 @@ def named_entities(subquery: str) -> list[str]:
     questions ("Who", "In") belongs to none. Numbers count where there is nothing else.
     """
     runs: list[list[str]] = [[]]
-    for position, word in enumerate(_WORD.findall(subquery)):
+    for position, word in enumerate(_TOKEN.findall(subquery)):
         opens = position == 0 and word.casefold() in QUESTION_WORDS
         named = (word[0].isupper() or word[0].isdigit()) and not opens
         if named or (runs[-1] and word in NAME_LINKS):

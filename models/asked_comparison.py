@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-_WORD = re.compile(r"\w+")
 
 
 def _whole_words(words: str) -> re.Pattern[str]:
@@ -85,7 +84,7 @@ def asked_comparison(question: str) -> AskedComparison | None:
     The names that are compared are best taken out of the question beforehand: a film may be
     called "Born First".
     """
-    text = " ".join(_WORD.findall(question.casefold()))
+    text = " ".join(_WORDS.findall(question.casefold()))
     lead = _VIA.search(text)
     via = lead[0].split()[-1][:_STEM_LENGTH] if lead else ""
     later = _LATER.search(text) is not None

@@ -17,7 +17,7 @@ from models.formats.triples import Triple
 
 MAX_DERIVED_TRIPLES = 6
 _BRACKETS = re.compile(r"\([^()]*\)")
-_WORD = re.compile(r"\w+")
+_WORDS = re.compile(r"\w+")
 # The relation and the value of a subject's triple.
 Value = tuple[str, str]
 # Triples by the words of their subject.
@@ -69,12 +69,12 @@ def named_subjects(question: str, triples: Iterable[Triple]) -> tuple[list[str],
         if place >= 0:
             places[subjects[key]] = place
             rest = rest.replace(f" {key} ", f" {'|' * len(key)} ")
-    return sorted(places, key=places.__getitem__), " ".join(_WORD.findall(rest))
+    return sorted(places, key=places.__getitem__), " ".join(_WORDS.findall(rest))
 
 
 def _words(text: str) -> str:
     letters = (c for c in normalize("NFKD", _BRACKETS.sub(" ", text)) if not combining(c))
-    return " ".join(_WORD.findall("".join(letters).casefold()))
+    return " ".join(_WORDS.findall("".join(letters).casefold()))
 
 
 def _by_subject(triples: Iterable[Triple]) -> Facts:

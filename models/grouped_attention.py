@@ -14,7 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-NAME = "grouped_sdpa"
+GROUPED_SDPA = "grouped_sdpa"
 
 
 def grouped_sdpa(
@@ -54,7 +54,7 @@ def grouped_sdpa(
 
 def use_grouped_attention(model: PreTrainedModel) -> None:
     """Let a causal language model that runs with `sdpa` decode with `grouped_sdpa`."""
-    replace_sdpa(model, NAME, grouped_sdpa)
+    replace_sdpa(model, GROUPED_SDPA, grouped_sdpa)
 
 
 def replace_sdpa(

@@ -14,8 +14,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from evaluation.commands import one_line_errors
 from evaluation.report import print_table
 from models.atomic import atomic_write

@@ -1,8 +1,5 @@
 """What a training recipe may say: one typed field a YAML key, with its meaning beside it."""
 
-# `setting` returns a dataclass field, made anew for each class that uses it.
-# ruff: noqa: RUF009
-
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from benchmarks.data_runs.synthetic import SAMPLES_OF_A_QUESTION, write_questions, write_texts
 from data_gen import build_subq, build_triples, merge_shards, to_parquet
 from data_gen.figures import RasFigures, TriplesFigures

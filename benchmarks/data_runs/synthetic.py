@@ -15,15 +15,15 @@ SAMPLES_OF_A_QUESTION = 3.2
 
 def write_texts(path: Path, count: int) -> None:
     """`count` rows in WikiOFGraph's form, each text different."""
-    _write(path, (_text(number) for number in range(count)))
+    _write_lines(path, (_text(number) for number in range(count)))
 
 
 def write_questions(path: Path, count: int) -> None:
     """`count` questions in our contract, each about passages of its own and one of another's."""
-    _write(path, (_question(number) for number in range(count)))
+    _write_lines(path, (_question(number) for number in range(count)))
 
 
-def _write(path: Path, records: Iterator[dict[str, Any]]) -> None:
+def _write_lines(path: Path, records: Iterator[dict[str, Any]]) -> None:
     with open(path, "w", encoding="utf-8") as handle:
         for record in records:
             handle.write(json.dumps(record) + "\n")

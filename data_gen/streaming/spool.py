@@ -19,7 +19,7 @@ class Spooled(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Spooled)
+SpooledT = TypeVar("SpooledT", bound=Spooled)
 
 
 def to_line(record: Spooled) -> str:
@@ -27,20 +27,20 @@ def to_line(record: Spooled) -> str:
     return json.dumps(record.to_json())
 
 
-def from_line(line: str | bytes, record_type: type[T]) -> T:
+def from_line(line: str | bytes, record_type: type[SpooledT]) -> SpooledT:
     """The record that `to_line` wrote."""
     return record_type.from_json(json.loads(line))
 
 
-class Spool(Generic[T]):
+class Spool(Generic[SpooledT]):
     """A file of records of one type: first `add` them all, then iterate, any number of times."""
 
-    def __init__(self, file: Path, record_type: type[T]) -> None:
+    def __init__(self, file: Path, record_type: type[SpooledT]) -> None:
         self.file, self._type = file, record_type
         self._handle = open(file, "w", encoding="ascii")  # noqa: SIM115
         self._count = 0
 
-    def add(self, record: T) -> None:
+    def add(self, record: SpooledT) -> None:
         """Append a record."""
         self._handle.write(to_line(record) + "\n")
         self._count += 1
@@ -48,7 +48,7 @@ class Spool(Generic[T]):
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[SpooledT]:
         self._handle.close()
         with open(self.file, "rb") as lines:
             for line in lines:

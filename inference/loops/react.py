@@ -3,7 +3,7 @@
 from inference.loops.passage_steps import PassageSteps, distinct_passages
 from inference.loops.trace import Trace
 from models.formats.prompts import passage_text
-from models.formats.react import STOP, Turn, parse_action, react_prompt
+from models.formats.react import STOP_REACT, Turn, parse_action, react_prompt
 from models.formats.records import QuestionRecord
 
 
@@ -22,7 +22,7 @@ class ReactLoop:
         trace = Trace(record.question)
         turns: list[Turn] = []
         while True:
-            text = await self.steps.think(react_prompt(record.question, turns), trace, STOP)
+            text = await self.steps.think(react_prompt(record.question, turns), trace, STOP_REACT)
             action = parse_action(text)
             if action is not None and action.finishes:
                 trace.answer = action.argument

@@ -4,7 +4,7 @@
 from inference.loops.passage_steps import PassageSteps, distinct_passages
 from inference.loops.trace import Trace
 from models.formats.records import QuestionRecord
-from models.formats.self_ask import STOP, parse_self_ask, self_ask_prompt
+from models.formats.self_ask import STOP_SELF_ASK, parse_self_ask, self_ask_prompt
 
 
 class SelfAskLoop:
@@ -23,7 +23,7 @@ class SelfAskLoop:
         answered: list[tuple[str, str]] = []
         while True:
             prompt = self_ask_prompt(record.question, answered)
-            text = await self.steps.think(prompt, trace, STOP)
+            text = await self.steps.think(prompt, trace, STOP_SELF_ASK)
             following = parse_self_ask(text)
             if following is not None and following.is_final:
                 trace.answer = following.text

@@ -30,7 +30,6 @@ class ParsedPlan:
 
 
 _TAG = re.compile(r"\[\s*(SUBQ|SUFFICIENT|NO[_ ]RETRIEVAL)\s*\]")
-_SPACE = re.compile(r"\s+")
 
 
 def strip_tags(text: str) -> str:

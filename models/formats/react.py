@@ -25,7 +25,7 @@ Thought: Ada Brandt was from Odense, so the answer is Odense.
 Action: Finish[Odense]"""
 """The paper's instruction, with a search of passages in place of Wikipedia's pages."""
 
-STOP = ("\nObservation", "\nQuestion")
+STOP_REACT = ("\nObservation", "\nQuestion")
 _ACTION = re.compile(
     r"\b(?P<name>search|retrieve|lookup|finish)\s*\[(?P<argument>.*)", re.IGNORECASE
 )

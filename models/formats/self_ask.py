@@ -29,7 +29,7 @@ Intermediate answer: The father of Mary Ball Washington was Joseph Ball.
 So the final answer is: Joseph Ball"""
 """Two of the paper's demonstrations, with an instruction for models that chat."""
 
-STOP = ("\nIntermediate answer", "\nQuestion:")
+STOP_SELF_ASK = ("\nIntermediate answer", "\nQuestion:")
 _NEXT = re.compile(
     r"(?P<name>follow[\s-]*up(?:\s+question)?|final\s+answer(?:\s+is)?)\s*:\s*(?P<text>\S[^\n]*)",
     re.IGNORECASE,

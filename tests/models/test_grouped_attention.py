@@ -8,7 +8,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from models.grouped_attention import NAME, grouped_sdpa, use_grouped_attention
+from models.grouped_attention import GROUPED_SDPA, grouped_sdpa, use_grouped_attention
 
 
 class Groups(nn.Module):
@@ -60,7 +60,7 @@ def test_a_model_decodes_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> Non
     options = {"attention_mask": mask, "do_sample": False, "max_new_tokens": 12, "pad_token_id": 0}
     expected = model.generate(input_ids, **options)
     use_grouped_attention(model)
-    assert model.config._attn_implementation == NAME
+    assert model.config._attn_implementation == GROUPED_SDPA
     calls = []
     own = torch.nn.functional.scaled_dot_product_attention
 
