@@ -46,8 +46,8 @@ class EmptyTriples:
                 "self_loop", graded(Severity.WARNING, loops.seen), loops.seen, self._samples,
                 "samples with triples",
                 "hold a triple whose subject is its object: what was said is lost",
-                "check the builder's step from a question to its triple (data_gen/subqueries.py), "
-                "or leave such triples out",
+                "check the builder's step from a question to its triple "
+                "(data_gen/subqueries.py), or leave such triples out",
                 loops.examples(),
             )
         ]  # fmt: skip

@@ -17,7 +17,7 @@ class ModelSteps:
     """
 
     def __init__(self, engine: Engine, helpers: Mapping[str, PromptRequest] | None = None) -> None:
-        """helpers: makers of requests by step, see `inference.components.helper_requests`."""
+        """helpers: makers of requests by step (`helper_requests`)."""
         self.engine = engine
         self.helpers = dict(helpers or {})
 

@@ -102,7 +102,7 @@ def segment_question(segment: Sequence[QueryTriplet]) -> str:
 def _ends(triplet: QueryTriplet, place: int) -> tuple[str, str]:
     """Subject and object as keys; each `?` means another thing."""
     keys = []
-    for side, field in (("s", triplet.subject), ("o", triplet.object)):
-        key = one_line(field).casefold()
+    for side, text in (("s", triplet.subject), ("o", triplet.object)):
+        key = one_line(text).casefold()
         keys.append(f"{key}{side}{place}" if key == ANONYMOUS else key)
     return keys[0], keys[1]
