@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from tqdm import tqdm
 
 from data_gen.build_world import build_world

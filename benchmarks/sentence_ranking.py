@@ -17,7 +17,6 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-
 from tqdm import tqdm
 
 from benchmarks.scripted_world.reach import RANKINGS

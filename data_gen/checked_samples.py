@@ -13,7 +13,6 @@ from data_gen.streaming.spool import Spool
 from models.formats.records import InstructionSample, RasSample
 
 
-
 class CheckedSamples(Generic[SampleT]):
     """Samples with distinct prompts in the order of the build; they may be read more than once.
 

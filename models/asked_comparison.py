@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-
 def _whole_words(words: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{words})\b")
 

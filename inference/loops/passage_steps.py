@@ -5,9 +5,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from inference.engines.contract import Engine, Request, Sampling
-from inference.loops.single_shot import passages_prompt
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage, Retriever
+from models.formats.prompts import passage_text
+
+INSTRUCTION = (
+    "Answer the question with the help of the passages. Give only the answer, a name, a date or "
+    "yes or no, without a sentence around it."
+)
+
+
+def passages_prompt(question: str, passages: list[Passage]) -> str:
+    """Instruction, numbered passages, question."""
+    numbered = [
+        f"[{number}] {passage_text(passage.title, passage.text)}"
+        for number, passage in enumerate(passages, start=1)
+    ]
+    return "\n\n".join([INSTRUCTION, *numbered, f"Question: {question}"])
 
 
 def chat_request(prompt: str, max_new_tokens: int, stop: tuple[str, ...] = ()) -> Request:

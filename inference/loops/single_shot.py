@@ -4,24 +4,10 @@ import asyncio
 
 from inference.engines.contract import Engine, Request, Sampling
 from inference.loops.graph_reader import MAX_ANSWER_TOKENS
+from inference.loops.passage_steps import passages_prompt
 from inference.loops.trace import Trace, TraceStep
-from inference.retrieval.passages import Passage, Retriever
-from models.formats.prompts import passage_text
+from inference.retrieval.passages import Retriever
 from models.formats.records import QuestionRecord
-
-INSTRUCTION = (
-    "Answer the question with the help of the passages. Give only the answer, a name, a date or "
-    "yes or no, without a sentence around it."
-)
-
-
-def passages_prompt(question: str, passages: list[Passage]) -> str:
-    """Instruction, numbered passages, question."""
-    numbered = [
-        f"[{number}] {passage_text(passage.title, passage.text)}"
-        for number, passage in enumerate(passages, start=1)
-    ]
-    return "\n\n".join([INSTRUCTION, *numbered, f"Question: {question}"])
 
 
 class SingleShotLoop:

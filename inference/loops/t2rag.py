@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from inference.engines.contract import Engine
 from inference.loops.graph_reader import GraphReader
 from inference.loops.open_triplets import in_state, settle
-from inference.loops.passage_steps import chat_request
-from inference.loops.single_shot import passages_prompt
+from inference.loops.passage_steps import chat_request, passages_prompt
 from inference.loops.t2rag_steps import Decomposer, OpenQuestion, Resolver
 from inference.loops.trace import Trace, TraceStep
 from inference.propositions.search import Found, Search

@@ -11,8 +11,8 @@ from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request, Sampling
 from inference.extraction import TripleExtractor
 from inference.loops.graph_reader import GraphReader
+from inference.loops.passage_steps import passages_prompt
 from inference.loops.ras import RasLoop, RasSettings
-from inference.loops.single_shot import passages_prompt
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.run_questions import run_questions
 from inference.triple_cache import TripleCache
