@@ -19,8 +19,8 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
-from benchmarks.data_runs.stages import KINDS, STAGES, prepare
-from evaluation.report import emit_json, print_table
+from benchmarks.harness.data_stages import KINDS, STAGES, prepare
+from common.tables import emit_json, print_table
 
 _STAGES = Path(__file__).resolve().parent / "data_runs" / "stages.py"
 _NEEDS = {

@@ -17,12 +17,12 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
-from benchmarks.prompt_steps.settings import CONTESTANTS, PromptSettings
-from benchmarks.steps.figures import GIB
-from benchmarks.steps.processes import PartResult, PartRunner, available_threads
-from evaluation.report import emit_json, print_table
+from benchmarks.harness.figures import GIB
+from benchmarks.harness.processes import PartResult, PartRunner, available_threads
+from benchmarks.harness.prompt_contestants import CONTESTANTS, PromptSettings
+from common.tables import emit_json, print_table
 
-WORKER = "benchmarks.prompt_steps.worker"
+WORKER = "benchmarks.harness.prompt_worker"
 TOLERANCE = 1e-4
 RATIOS = {
     "ratio_vs_literal": ("literal", "ours"),

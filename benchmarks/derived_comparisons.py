@@ -4,10 +4,10 @@ python benchmarks/derived_comparisons.py --json \\
     --datasets 2wiki=DATA/qa/2wikimultihopqa_test.jsonl hotpotqa=DATA/qa/hotpotqa_test.jsonl
 
 A question is recognised where its words, less the names of its supporting passages, ask for a
-comparison that `models/asked_comparison.py` knows, and decided where its annotated evidences make
-`models/derived_facts.py` state the outcome: no model takes part. A set without evidences has none
-decided; its recognised questions say how far the rule could reach. A question that names one
-subject alone is neither.
+comparison that `models/facts/comparisons.py` knows, and decided where its annotated evidences make
+that file state the outcome: no model takes part. A set without evidences has none decided; its
+recognised questions say how far the rule could reach. A question that names one subject alone is
+neither.
 """
 
 import argparse
@@ -17,11 +17,10 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+from common.tables import emit_json, print_table
 from evaluation.answers import exact_match
-from evaluation.report import emit_json, print_table
-from inference.command_line import command
-from models.asked_comparison import asked_comparison
-from models.derived_facts import derive_comparisons, named_subjects
+from inference.opening.arguments import command
+from models.facts.comparisons import asked_comparison, derive_comparisons, named_subjects
 from models.formats.records import QuestionRecord, read_records
 from models.formats.triples import Triple
 

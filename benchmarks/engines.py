@@ -7,7 +7,6 @@ the output is one JSON object.
 
 import argparse
 import itertools
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,14 +16,14 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
-from benchmarks.engine_runs.settings import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
-from benchmarks.steps.figures import GIB
-from benchmarks.steps.processes import PartResult, PartRunner, available_threads
+from benchmarks.harness.engine_worker import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
+from benchmarks.harness.figures import GIB
+from benchmarks.harness.processes import PartResult, PartRunner, available_threads
+from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
-from evaluation.report import emit_json, print_table
-from inference.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER
+from inference.opening.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 
-WORKER = "benchmarks.engine_runs.worker"
+WORKER = "benchmarks.harness.engine_worker"
 COLUMNS = ("engine", "at once", "output tokens/s", "documents/s", "triples/s", "parseable", "cut")
 
 

@@ -7,7 +7,6 @@ graph arrives. Width 0 is the model without a graph token. The last line is one 
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,21 +19,19 @@ from accelerate import Accelerator
 from tqdm import tqdm
 from transformers import get_cosine_schedule_with_warmup
 
-from evaluation.report import emit_json, print_table
-from inference.command_line import command, configure_logging, positive_int
-from models.backbone import load_tokenizer
+from common.tables import emit_json, print_table
+from inference.opening.arguments import command, configure_logging, positive_int
+from models.files.backbone import load_tokenizer
+from models.files.sentence_encoder import load_sentence_encoder
+from models.files.text_table import TextTable
 from models.formats.records import RasSample, read_records
-from models.graph import graph_texts
-from models.graph_encoder import GraphEncoderConfig
-from models.graph_llm import GraphLLM
-from models.graph_llm_config import GraphLLMConfig
-from models.sentence_encoder import load_sentence_encoder
-from models.text_table import TextTable
-from training.collators import Collator
-from training.sampler import LengthGroupedSampler
-from training.samples import TrainingSample, choose
+from models.graph_llm import GraphLLM, GraphLLMConfig
+from models.parts.graph import graph_texts
+from models.parts.graph_encoder import GraphEncoderConfig
+from training.loop.sampler import LengthGroupedSampler
+from training.recipe.samples import Collator, TrainingSample, choose
+from training.recipe.validation import validation_loss
 from training.train_ras import to_samples
-from training.validation import validation_loss
 
 HEADS = 4
 

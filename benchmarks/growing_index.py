@@ -23,15 +23,15 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 import numpy as np
 
-from evaluation.report import emit_json, print_table
+from common.tables import emit_json, print_table
 from evaluation.runs import TRACES_FILE
-from inference.command_line import command, positive_int
-from inference.indexing_cost import read_cost
-from inference.propositions.index import PropositionIndex
-from inference.propositions.parts import VECTORS_FILE, part_folders
+from inference.indexes.cost import read_cost
+from inference.indexes.extraction import passage_key
+from inference.indexes.propositions.index import PropositionIndex
+from inference.indexes.propositions.parts import VECTORS_FILE, part_folders
+from inference.opening.arguments import command, positive_int
 from inference.retrieval.passages import Passage, load_corpus
-from inference.triple_cache import passage_key
-from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -23,28 +22,26 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
-from evaluation.report import emit_json, print_table
 from inference.build_hierarchy import finish
-from inference.command_line import command, positive_int
-from inference.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER, Component
-from inference.hierarchy.build import extract_waiting
-from inference.hierarchy.database import STORE_FILE
-from inference.hierarchy.extraction import Extracted, ground
-from inference.hierarchy.index import HierarchyIndex
-from inference.hierarchy.kinds import KindTopics
-from inference.hierarchy.merging import SAME_MEANING
-from inference.hierarchy.refresh import refresh
-from inference.hierarchy.store import HierarchyStore, StoredChunk
+from inference.indexes.extraction import CacheError, TripleCache, passage_key
+from inference.indexes.hierarchy.build import extract_waiting, refresh
+from inference.indexes.hierarchy.extraction import Extracted, ground
+from inference.indexes.hierarchy.index import HierarchyIndex
+from inference.indexes.hierarchy.kinds import KindTopics
+from inference.indexes.hierarchy.store import STORE_FILE, HierarchyStore, StoredChunk
+from inference.indexes.hierarchy.vectors import SAME_MEANING
 from inference.loops.th_rag import ThRagSettings
-from inference.open_extractor import extractor_name
+from inference.opening.arguments import command, positive_int
+from inference.opening.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER, Component
+from inference.opening.extractors import extractor_name
 from inference.retrieval.passages import Passage, load_corpus
-from inference.triple_cache import CacheError, TripleCache, passage_key
+from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, TriplesSample, read_records
 from models.formats.topic_triplets import TopicTriplet
 from models.formats.triples import Triple
-from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 SIZES = (1000, 4000, 12000)
 CHANGES = 5

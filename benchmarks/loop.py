@@ -21,17 +21,16 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.loop_runs import Run, Setting, report
+from benchmarks.harness.loop_runs import Run, Setting, report
+from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
-from evaluation.report import emit_json, print_table
-from inference.command_line import command, configure_logging
-from inference.loop_options import LoopOptions, add_loop_arguments, options_from
-from inference.loops.ras import RasLoop
-from inference.loops.ras_static import StaticRasLoop
-from inference.open_loop import OpenLoop, open_loop
+from inference.indexes.extraction import TripleCache
+from inference.loops.ras import RasLoop, StaticRasLoop
+from inference.opening.arguments import command, configure_logging
+from inference.opening.loop import OpenLoop, open_loop
+from inference.opening.loop_options import LoopOptions, add_loop_arguments, options_from
 from inference.retrieval.passages import Passage, load_corpus
-from inference.run_questions import run_questions
-from inference.triple_cache import TripleCache
+from inference.runs.evaluation import run_questions
 from models.formats.records import QuestionRecord, read_records
 
 CONCURRENCIES = (1, 16)

@@ -11,7 +11,6 @@ JSON object.
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +19,8 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
-from benchmarks.process_runs.figures import form_figures
-from benchmarks.process_runs.forms import FORMS, ONE, ONE_THREADED
-from benchmarks.process_runs.launch import ROOT, Plan, run_form
-from evaluation.report import emit_json, print_table
+from benchmarks.harness.forms import FORMS, ONE, ONE_THREADED, ROOT, Plan, form_figures, run_form
+from common.tables import emit_json, print_table
 
 RECIPE = ROOT / "configs" / "t2t_tiny.yaml"
 COLUMNS = ("form", "tokens/s", "to one process", "on the same cores", "median s", "peak GiB",
@@ -89,7 +86,7 @@ def _plan(options: argparse.Namespace, folder: Path) -> Plan:
     ]
     if options.config is None:
         # Here, as torch is imported only where it is needed.
-        from benchmarks.process_runs.random_model import write_model, write_samples
+        from benchmarks.harness.forms import write_model, write_samples
 
         write_model(folder / "model", options.width, options.layers, options.seed)
         write_samples(folder / "samples.jsonl", 4 * options.batch_size, options.seed)

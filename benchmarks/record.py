@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any
 
 # A script run by path finds its packages even where the project is not installed.
-from evaluation import provenance as source
-from evaluation.commands import one_line_errors
+from common import provenance as source
+from common.commands import one_line_errors
+from common.files import atomic_directory
 from evaluation.runs import PREDICTIONS_FILE, RESULTS_FILE, TRACES_FILE, read_run
-from models.atomic import atomic_directory
-from models.checkpoint import component_fingerprint
+from models.files.checkpoint import component_fingerprint
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN_FILE = "run.json"

@@ -11,7 +11,6 @@ Intervals and tests are those of evaluation/significance.py, computed anew.
 import argparse
 import json
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -22,11 +21,10 @@ from typing import Any
 import jinja2
 
 from benchmarks.record import RESULTS, ROOT, RUN_FILE
-from evaluation.commands import one_line_errors
+from common.commands import one_line_errors
+from common.tables import print_table
 from evaluation.compare import compare_runs
-from evaluation.error_analysis import STAGES
-from evaluation.report import print_table
-from evaluation.runs import RESULTS_FILE, Run, read_run
+from evaluation.runs import RESULTS_FILE, STAGES, Run, read_run
 from evaluation.significance import bootstrap_interval, paired_bootstrap
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"

@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from evaluation.report import emit_json, print_table
-from evaluation.retrieval import recall_at_k
+from common.tables import emit_json, print_table
+from evaluation.component_scores import recall_at_k
 from evaluation.significance import bootstrap_interval
-from inference.command_line import command, positive_int
-from inference.gold import GoldPassages
-from inference.knowledge_base.entries import Entry
-from inference.knowledge_base.store import KnowledgeBase
+from inference.indexes.knowledge_base.entries import Entry
+from inference.indexes.knowledge_base.store import KnowledgeBase
+from inference.opening.arguments import command, positive_int
 from inference.retrieval.dense import build_index
 from inference.retrieval.passages import load_corpus
+from inference.runs.scores import GoldPassages
+from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.conditions import ConditionTriplet
 from models.formats.records import QuestionRecord, read_records
-from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 KEYS: dict[str, Callable[[ConditionTriplet], str]] = {
     "All": lambda t: f"{t.condition} {t.proof} {t.conclusion}",

@@ -10,7 +10,6 @@ faster in every round, else the step. The last line of the output is one JSON ob
 import argparse
 import logging
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,15 +22,13 @@ import torch
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, TrainerCallback
 
-from evaluation.report import emit_json, print_table
+from common.tables import emit_json, print_table
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
-from training.arguments import training_arguments
-from training.collators import Collator
-from training.config import load_config
-from training.samples import SampleSet, TrainingSample
-from training.schedule import Clock
-from training.settings import T2TSettings
-from training.trainer import ComponentTrainer
+from training.loop.schedule import Clock
+from training.loop.trainer import ComponentTrainer
+from training.recipe.arguments import training_arguments
+from training.recipe.samples import Collator, SampleSet, TrainingSample
+from training.recipe.settings import T2TSettings, load_config
 
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "t2t_smollm2.yaml"
 REQUIRED = ("output_dir=none", "data.train=none")

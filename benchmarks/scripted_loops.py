@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,15 +19,15 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.scripted_world.encoders import open_encoder
 from benchmarks.scripted_world.gold_world import load_world
 from benchmarks.scripted_world.hierarchy_world import TopicWriters
 from benchmarks.scripted_world.loops import LOOPS, Settings
 from benchmarks.scripted_world.measure import Conditions, answer_all, summarise
 from benchmarks.scripted_world.reach import questions_in_reach, th_rag_reach
+from benchmarks.scripted_world.scripted_engine import open_encoder
+from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
-from evaluation.report import emit_json, print_table
-from inference.command_line import command, positive_int
+from inference.opening.arguments import command, positive_int
 
 RATES = (0.0, 0.05, 0.1, 0.2, 0.4)
 # Of a world's questions, those that need a fact; the others are left out.

@@ -20,18 +20,17 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.scripted_world.reach import RANKINGS
-from evaluation.report import emit_json, print_table
-from inference.command_line import command, positive_int
-from inference.hierarchy.graph import TopicGraph
-from inference.hierarchy.index import HierarchyIndex
-from inference.hierarchy.names import NameFinder
-from inference.hierarchy.store import StoredFact
-from inference.hierarchy.vectors import label_key
+from common.tables import emit_json, print_table
+from inference.indexes.hierarchy.graph import NameFinder, TopicGraph
+from inference.indexes.hierarchy.index import HierarchyIndex
+from inference.indexes.hierarchy.store import StoredFact
+from inference.indexes.hierarchy.vectors import label_key
 from inference.loops.th_rag import ThRagSettings
+from inference.opening.arguments import command, positive_int
 from inference.retrieval.passages import Passage
+from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, read_records
-from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 TOPIC = "Things"
 Sentence = tuple[str, int]

@@ -7,7 +7,6 @@ find that passage; the main question should find all its supporting passages.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -16,9 +15,9 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
-from data_gen.subqueries import relation_question
-from evaluation.report import emit_json, print_table
-from evaluation.retrieval import recall_at_k
+from common.tables import emit_json, print_table
+from data_gen.facts.subqueries import relation_question
+from evaluation.component_scores import recall_at_k
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import Passage, load_corpus
 from models.formats.records import QuestionRecord, read_records

@@ -18,16 +18,16 @@ from typing import Any, get_args
 # A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
-from benchmarks.steps.figures import (
+from benchmarks.harness.figures import (
     contestant_figures,
     ratio_rows,
     ratio_spread,
     ratios,
     table_rows,
 )
-from benchmarks.steps.processes import PartResult, PartRunner, available_threads
-from benchmarks.steps.settings import CONTESTANTS, LengthDistribution, StepSettings
-from evaluation.report import emit_json, print_table
+from benchmarks.harness.processes import PartResult, PartRunner, available_threads
+from benchmarks.harness.settings import CONTESTANTS, LengthDistribution, StepSettings
+from common.tables import emit_json, print_table
 
 COLUMNS = ("step", "weights", "batches", "samples/s", "min", "max", "median s", "peak GiB",
            "real tokens", "")  # fmt: skip

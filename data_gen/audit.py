@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.commands import one_line_errors
+from common.tables import emit_json, print_table
 from data_gen.audits.findings import Choice
 from data_gen.audits.inputs import split_files
 from data_gen.audits.report import finding_rows, report_of, write_report
 from data_gen.audits.run import Audit, Settings
-from data_gen.card import WORDS_UNIT, token_counter
-from data_gen.source_args import question_file
-from evaluation.commands import one_line_errors
-from evaluation.report import emit_json, print_table
+from data_gen.build.cards import WORDS_UNIT, token_counter
+from data_gen.sources.arguments import question_file
 
 TABLE_4 = ["task", "what", "paper", "here"]
 FINDINGS = ["severity", "check", "count", "of", "rate", "what"]

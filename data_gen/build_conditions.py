@@ -9,23 +9,18 @@ share a text and a split (Tri-RAG §III-B)."""
 
 import argparse
 import logging
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from data_gen.conditions_build import SENTENCE_SOURCE, ConditionsBuild
-from data_gen.conditions_finish import finish_conditions
-from data_gen.shard_files import report_shard, write_shard
-from data_gen.shards import add_shard_option
-from data_gen.source_args import add_common_options, named_path, parse_options, share
+from common.commands import one_line_errors
+from common.shards import WHOLE
+from common.tables import emit_json, print_table
+from data_gen.build.conditions import SENTENCE_SOURCE, ConditionsBuild, finish_conditions
+from data_gen.build.shards import add_shard_option, report_shard, write_shard
+from data_gen.build.triples import QA_SOURCES, add_triples_options
+from data_gen.sources.arguments import add_common_options, named_path, parse_options, share
 from data_gen.sources.open_source import TRIPLE_SOURCES
-from data_gen.streaming.workspace import output
-from data_gen.triples_build import QA_SOURCES
-from data_gen.triples_options import add_triples_options
-from evaluation.commands import one_line_errors
-from evaluation.report import emit_json, print_table
-from evaluation.shards import WHOLE
+from data_gen.streaming.files import output
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

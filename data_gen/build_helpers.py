@@ -10,24 +10,21 @@ inference/offer_topics.py writes). All samples of a question, or of an entity, a
 
 import argparse
 import logging
-import sys
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from data_gen.card import token_counter, write_card
-from data_gen.checked_samples import CheckedSamples, check_labels
-from data_gen.choice_samples import CHOICES
-from data_gen.figures import InstructionFigures
-from data_gen.helper_material import SampleOptions
-from data_gen.helpers_build import HelpersBuild
-from data_gen.source_args import add_common_options, named_path
-from data_gen.streaming.observed import observed
-from data_gen.streaming.workspace import output
-from data_gen.write_splits import write_splits
-from evaluation.commands import one_line_errors
-from evaluation.report import emit_json, print_table
+from common.commands import one_line_errors
+from common.tables import emit_json, print_table
+from data_gen.build.cards import InstructionFigures, token_counter, write_card
+from data_gen.build.helpers import HelpersBuild
+from data_gen.build.splits import write_splits
+from data_gen.samples.helpers import CHOICES
+from data_gen.samples.labels import CheckedSamples, check_labels
+from data_gen.samples.material import SampleOptions
+from data_gen.sources.arguments import add_common_options, named_path
+from data_gen.streaming.files import observed, output
 from models.formats.records import InstructionSample
 
 SAMPLES_TO_READ = 20

@@ -19,20 +19,14 @@ when the same command is run again. docs/teachers.md has the whole way."""
 
 import argparse
 import logging
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from data_gen.hotpot_subq import (
-    direct_command,
-    filter_command,
-    label_command,
-    passages_command,
-    subqueries_command,
-)
-from data_gen.hotpot_subq.run_stage import StageNotDoneError
-from evaluation.commands import one_line_errors
-from inference.engines.errors import EngineError
+from common.commands import one_line_errors
+from data_gen.hotpot_subq import direct_command, label_command, passages_command
+from data_gen.hotpot_subq import filtering as filter_command
+from data_gen.hotpot_subq import subqueries as subqueries_command
+from data_gen.hotpot_subq.stage import StageNotDoneError
+from inference.engines.contract import EngineError
 
 STAGES = {
     "filter": filter_command,

@@ -9,19 +9,18 @@ question (dist) or without (full), and corpus.jsonl: the questions' own paragrap
 
 import argparse
 import logging
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from data_gen.entity_shuffle import EntityShuffle
-from data_gen.solving_steps import context_passages
-from data_gen.source_args import SkippedRecords
+from common.commands import one_line_errors
+from common.files import atomic_directory
+from common.tables import emit_json, print_table
+from data_gen.facts.entity_shuffle import EntityShuffle
+from data_gen.facts.solving_steps import context_passages
+from data_gen.sources.arguments import SkippedRecords
 from data_gen.sources.open_source import read_questions
-from evaluation.commands import one_line_errors
-from evaluation.report import emit_json, print_table
-from models.atomic import atomic_directory
 from models.formats.records import PassageRecord, QuestionRecord, read_records, write_records
 
 

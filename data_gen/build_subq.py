@@ -8,20 +8,17 @@ may share a NAME; a corpus serves every source of its NAME."""
 
 import argparse
 import logging
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data_gen.shard_files import report_shard, write_shard
-from data_gen.shards import add_shard_option
-from data_gen.source_args import add_common_options, named_path, parse_options, share
-from data_gen.streaming.workspace import output
-from data_gen.subq_build import SubqBuild
-from data_gen.subq_finish import finish_subq
-from evaluation.commands import one_line_errors
-from evaluation.report import emit_json, print_table
-from evaluation.shards import WHOLE
+from common.commands import one_line_errors
+from common.shards import WHOLE
+from common.tables import emit_json, print_table
+from data_gen.build.shards import add_shard_option, report_shard, write_shard
+from data_gen.build.subq import SubqBuild, finish_subq
+from data_gen.sources.arguments import add_common_options, named_path, parse_options, share
+from data_gen.streaming.files import output
 
 _SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
 

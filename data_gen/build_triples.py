@@ -7,22 +7,18 @@ Writes DIR/{train,dev,test}.jsonl (TriplesSample), card.json and card.md."""
 
 import argparse
 import logging
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from data_gen.shard_files import report_shard, write_shard
-from data_gen.shards import add_shard_option
-from data_gen.source_args import add_common_options, named_path, parse_options
+from common.commands import one_line_errors
+from common.shards import WHOLE
+from common.tables import emit_json, print_table
+from data_gen.build.shards import add_shard_option, report_shard, write_shard
+from data_gen.build.triples import QA_SOURCES, TriplesBuild, add_triples_options
+from data_gen.build.triples_files import finish_triples
+from data_gen.sources.arguments import add_common_options, named_path, parse_options
 from data_gen.sources.open_source import TRIPLE_SOURCES
-from data_gen.streaming.workspace import output
-from data_gen.triples_build import QA_SOURCES, TriplesBuild
-from data_gen.triples_finish import finish_triples
-from data_gen.triples_options import add_triples_options
-from evaluation.commands import one_line_errors
-from evaluation.report import emit_json, print_table
-from evaluation.shards import WHOLE
+from data_gen.streaming.files import output
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

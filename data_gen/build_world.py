@@ -14,16 +14,15 @@ from pathlib import Path
 # A script run by path finds its package even where the project is not installed.
 from tqdm import tqdm
 
-from data_gen.splits import SPLITS, check_fractions, split_of
+from common.files import atomic_directory, atomic_write
+from common.tables import emit_json, print_table
+from data_gen.build.splits import SPLITS, check_fractions, split_of
 from data_gen.world.drafts import Library
-from data_gen.world.figures import Figures
 from data_gen.world.passages import write_passages
 from data_gen.world.population import build_population
 from data_gen.world.questions import make_questions
-from data_gen.world.records import QuestionWriter, passage_record, triples_sample
+from data_gen.world.records import Figures, QuestionWriter, passage_record, triples_sample
 from data_gen.world.schema import MINIMUM_ENTITIES
-from evaluation.report import emit_json, print_table
-from models.atomic import atomic_directory, atomic_write
 from models.formats.records import write_records
 
 logger = logging.getLogger(__name__)

@@ -10,21 +10,18 @@ repeats, splits, card."""
 
 import argparse
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.commands import one_line_errors
 from data_gen import build_conditions, build_subq, build_triples
-from data_gen.conditions_finish import finish_conditions
-from data_gen.found import Found
-from data_gen.passage_items import PassageItem
-from data_gen.shard_check import ShardFolder, merged_items, merged_look_ups, open_shards
-from data_gen.streaming.workspace import output
-from data_gen.subq_build import QuestionSamples
-from data_gen.subq_finish import finish_subq
-from data_gen.triples_finish import finish_triples
-from evaluation.commands import one_line_errors
+from data_gen.build.conditions import finish_conditions
+from data_gen.build.found import Found, PassageItem
+from data_gen.build.shard_check import ShardFolder, merged_items, merged_look_ups, open_shards
+from data_gen.build.subq import QuestionSamples, finish_subq
+from data_gen.build.triples_files import finish_triples
+from data_gen.streaming.files import output
 
 Merge = Callable[[Sequence[ShardFolder], argparse.Namespace, Path, Path], dict[str, Any]]
 

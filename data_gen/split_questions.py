@@ -4,15 +4,14 @@
         --exclude DATA/qa/musique_test.jsonl --out DIR
 
 Writes DIR/{train,dev}.jsonl in our contract's form and the input's order, card.json and card.md.
-Questions that share something (data_gen/held_out.py), directly or over others, stay together. Where
-that leaves too few for dev, since most are one group, single ones are taken out of it by a hash,
-and what shares something with them is left out of train and counted. Give a builder dev.jsonl as
---exclude: choose on it, and use a test set once, at the end."""
+Questions that share something (data_gen/facts/held_out.py), directly or over others, stay
+together. Where that leaves too few for dev, since most are one group, single ones are taken out of
+it by a hash, and what shares something with them is left out of train and counted. Give a builder
+dev.jsonl as --exclude: choose on it, and use a test set once, at the end."""
 
 import argparse
 import json
 import logging
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -23,16 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from data_gen.card import write_card
-from data_gen.held_out import HeldOutQuestions
-from data_gen.question_groups import Groups, QuestionGroups, choose_dev
-from data_gen.source_args import SkippedRecords, question_file, share, source_entry
+from common.commands import one_line_errors
+from common.files import atomic_write
+from common.tables import emit_json, print_table
+from data_gen.build.cards import write_card
+from data_gen.build.splits import hash_fraction
+from data_gen.facts.held_out import Groups, HeldOutQuestions, QuestionGroups, choose_dev
+from data_gen.sources.arguments import SkippedRecords, question_file, share, source_entry
 from data_gen.sources.open_source import read_questions
-from data_gen.splits import hash_fraction
-from data_gen.streaming.workspace import output
-from evaluation.commands import one_line_errors
-from evaluation.report import emit_json, print_table
-from models.atomic import atomic_write
+from data_gen.streaming.files import output
 from models.formats.records import QuestionRecord
 
 # Dev may miss so much of the size asked for before single questions are taken out of groups.

@@ -10,20 +10,18 @@ import argparse
 import json
 import logging
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from data_gen.hub_card import hub_page
-from data_gen.parquet_rows import RowWriter
-from data_gen.source_args import file_sha256
-from data_gen.splits import SPLITS
-from data_gen.streaming.workspace import output
-from evaluation.commands import one_line_errors
-from evaluation.report import emit_json, print_table
+from common.commands import one_line_errors
+from common.tables import emit_json, print_table
+from data_gen.build.parquet import RowWriter, hub_page
+from data_gen.build.splits import SPLITS
+from data_gen.sources.arguments import file_sha256
+from data_gen.streaming.files import output
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from common.tables import emit_json, print_table
 from demo.steps import COMPARED_LOOPS, Step, ask_step, build_steps, evaluate_steps, train_steps
-from evaluation.by_type import COLUMNS, type_rows
-from evaluation.report import emit_json, print_table
+from evaluation.significance import COLUMNS, type_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 

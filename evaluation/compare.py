@@ -13,24 +13,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evaluation.by_type import places_by_type
-from evaluation.commands import one_line_errors
-from evaluation.compare_picture import draw
+from common.commands import one_line_errors
+from common.tables import emit_json, print_table
 from evaluation.compare_tables import (
     COLUMNS,
     TYPE_COLUMNS,
+    draw,
     has_types,
     markdown,
     rows_of,
     type_rows_of,
 )
-from evaluation.report import emit_json, print_table
 from evaluation.runs import METRICS, Run, TraceError, check_alike, read_run
 from evaluation.significance import (
     DEFAULT_RESAMPLES,
     bootstrap_interval,
     holm,
     paired_bootstrap,
+    places_by_type,
 )
 
 MEANS = ("llm_calls", "weighted_tokens", "recall", "seconds")

@@ -4,11 +4,11 @@ import argparse
 import asyncio
 import sys
 
-from evaluation.report import emit_json, print_table
-from inference.command_line import command, configure_logging
-from inference.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
+from common.tables import emit_json, print_table
 from inference.loops.trace import Trace
-from inference.open_loop import open_loop
+from inference.opening.arguments import command, configure_logging
+from inference.opening.loop import open_loop
+from inference.opening.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
 from inference.retrieval.passages import load_corpus
 from models.formats.records import QuestionRecord
 from models.formats.triples import format_triple

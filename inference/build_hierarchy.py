@@ -15,20 +15,33 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.report import report_counts
-from inference.command_line import command, configure_logging, positive_int
-from inference.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER
-from inference.corpus_arguments import add_corpus_arguments, documents_from
-from inference.engine_arguments import add_engine_arguments, engine_options_from
-from inference.hierarchy.build import Chunking, extract_waiting, register
-from inference.hierarchy.graph import TopicGraph
-from inference.hierarchy.merging import SAME_MEANING
-from inference.hierarchy.refresh import THRESHOLD, called_names, check_encoder, refresh
-from inference.hierarchy.store import HierarchyStore
-from inference.indexing_cost import CostLog
-from inference.open_indexer import IndexerOptions, check_indexer, open_indexer
+from common.tables import report_counts
+from inference.indexes.cost import CostLog
+from inference.indexes.hierarchy.build import (
+    THRESHOLD,
+    Chunking,
+    called_names,
+    check_encoder,
+    extract_waiting,
+    refresh,
+    register,
+)
+from inference.indexes.hierarchy.graph import TopicGraph
+from inference.indexes.hierarchy.store import HierarchyStore
+from inference.indexes.hierarchy.vectors import SAME_MEANING
+from inference.opening.arguments import (
+    add_corpus_arguments,
+    add_engine_arguments,
+    command,
+    configure_logging,
+    documents_from,
+    engine_options_from,
+    positive_int,
+)
+from inference.opening.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER
+from inference.opening.extractors import IndexerOptions, check_indexer, open_indexer
 from inference.retrieval.passages import Passage
-from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,26 +15,38 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.report import report_counts
-from inference.command_line import command, configure_logging
-from inference.components import (
+from common.files import atomic_write
+from common.tables import report_counts
+from inference.engines.contract import Engine
+from inference.engines.open_engine import build_engine
+from inference.indexes.cost import CostLog
+from inference.indexes.extraction import HELD, RequestMaker, chunks, held_to
+from inference.indexes.knowledge_base.store import (
+    LOG_FILE,
+    KnowledgeBase,
+    KnowledgeBaseError,
+    Output,
+    OutputLog,
+    extend,
+    is_built,
+)
+from inference.opening.arguments import (
+    add_corpus_arguments,
+    add_engine_arguments,
+    command,
+    configure_logging,
+    documents_from,
+    engine_options_from,
+)
+from inference.opening.components import (
     DEFAULT_CHECKPOINTS,
     EXTRACTOR_ADAPTER,
     Component,
     conditions_requests,
 )
-from inference.corpus_arguments import add_corpus_arguments, documents_from
-from inference.engine_arguments import add_engine_arguments, engine_options_from
-from inference.engines.contract import Engine
-from inference.engines.open_engine import build_engine
-from inference.extraction import HELD, RequestMaker, chunks, held_to
-from inference.indexing_cost import CostLog
-from inference.knowledge_base.output_log import LOG_FILE, Output, OutputLog
-from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError, extend, is_built
 from inference.retrieval.passages import Passage
-from models.atomic import atomic_write
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.grammars import conditions_regex
-from models.sentence_encoder import load_sentence_encoder
 
 EXTRACTOR_FILE = "extractor.json"
 

@@ -14,23 +14,26 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.report import report_counts
-from inference.command_line import command, configure_logging
-from inference.components import T2T_ADAPTER, Component
-from inference.corpus_arguments import add_corpus_arguments, documents_from
-from inference.engine_arguments import add_engine_arguments, engine_options_from
+from common.tables import report_counts
 from inference.engines.open_engine import build_engine
-from inference.extraction import TripleExtractor, chunks
-from inference.indexing_cost import CostLog
-from inference.knowledge_base.output_log import DuplicateDocumentError
-from inference.loop_groups import checkpoint_or_none
-from inference.loop_options import LoopOptions
-from inference.open_extractor import extractor_name, open_extractor
-from inference.propositions.index import PropositionIndex
-from inference.propositions.parts import Document, PropositionIndexError
+from inference.indexes.cost import CostLog
+from inference.indexes.extraction import TripleExtractor, chunks, passage_key
+from inference.indexes.knowledge_base.store import DuplicateDocumentError
+from inference.indexes.propositions.index import PropositionIndex
+from inference.indexes.propositions.parts import Document, PropositionIndexError
+from inference.opening.arguments import (
+    add_corpus_arguments,
+    add_engine_arguments,
+    command,
+    configure_logging,
+    documents_from,
+    engine_options_from,
+)
+from inference.opening.components import T2T_ADAPTER, Component
+from inference.opening.extractors import extractor_name, open_extractor
+from inference.opening.loop_options import LoopOptions, checkpoint_or_none
 from inference.retrieval.passages import Passage
-from inference.triple_cache import passage_key
-from models.sentence_encoder import load_sentence_encoder
+from models.files.sentence_encoder import load_sentence_encoder
 
 # A kill loses what was embedded of one part; what was extracted is in the cache.
 DOCUMENTS_PER_PART = 2000

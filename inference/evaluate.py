@@ -8,13 +8,17 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from evaluation.report import emit_json
-from evaluation.shards import shard
-from inference.command_line import command, configure_logging, positive_int
-from inference.corpus_arguments import add_searched_corpus
-from inference.evaluation_report import show, show_shard
-from inference.evaluation_run import Evaluation, run_evaluation
-from inference.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
+from common.shards import shard
+from common.tables import emit_json
+from inference.opening.arguments import (
+    add_searched_corpus,
+    command,
+    configure_logging,
+    positive_int,
+)
+from inference.opening.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
+from inference.runs.evaluation import Evaluation, run_evaluation
+from inference.runs.scores import show, show_shard
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,17 +15,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from common.tables import emit_json
 from evaluation.compare import compare_all, show
-from evaluation.compare_picture import draw
-from evaluation.compare_tables import markdown
-from evaluation.report import emit_json
+from evaluation.compare_tables import draw, markdown
 from evaluation.runs import Run, TraceError, read_run
-from inference.command_line import command, configure_logging, positive_int
-from inference.corpus_arguments import add_searched_corpus
-from inference.evaluation_log import SETTINGS_FILE, EvaluationLogError
-from inference.evaluation_run import INDEXES, Evaluation, read_questions, run_evaluation
-from inference.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
-from inference.open_loop import LoopComponents, engine_of, read_components
+from inference.opening.arguments import (
+    add_searched_corpus,
+    command,
+    configure_logging,
+    positive_int,
+)
+from inference.opening.loop import LoopComponents, engine_of, read_components
+from inference.opening.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
+from inference.runs.evaluation import INDEXES, Evaluation, read_questions, run_evaluation
+from inference.runs.log import SETTINGS_FILE, EvaluationLogError
 
 PLACEHOLDER = "{dataset}"
 TABLE_FILE = "compared.md"

@@ -13,17 +13,21 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from evaluation.report import emit_json, print_table
-from inference.command_line import command, configure_logging
-from inference.components import Component
-from inference.exports.errors import ExportError
-from inference.exports.graph import write_graph_encoder
-from inference.exports.language_model import write_adapter, write_merged
-from inference.exports.prefix import write_prefix
-from inference.exports.targets import TARGETS, Target, check_out, check_target
-from inference.exports.verify import Verified, verify_export
-from models.atomic import atomic_directory
-from models.manifest import MANIFEST_FILE, package_versions, write_manifest
+from common.files import atomic_directory
+from common.tables import emit_json, print_table
+from inference.exports.models import ExportError, write_adapter, write_graph_encoder, write_merged
+from inference.exports.verify import (
+    TARGETS,
+    Target,
+    Verified,
+    check_out,
+    check_target,
+    verify_export,
+)
+from inference.opening.arguments import command, configure_logging
+from inference.opening.components import Component
+from models.files.checkpoint import MANIFEST_FILE, package_versions, write_manifest
+from models.files.prefix import write_prefix
 
 logger = logging.getLogger(__name__)
 

@@ -13,15 +13,20 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from evaluation.report import emit_json, print_table
-from evaluation.triples import score_triples
-from inference.command_line import command, configure_logging, positive_int
-from inference.components import T2T_ADAPTER, Component
-from inference.engine_arguments import add_engine_arguments, engine_options_from
+from common.tables import emit_json, print_table
+from evaluation.component_scores import score_triples
 from inference.engines.open_engine import build_engine
-from inference.extraction import TripleExtractor, chunks
-from inference.loop_options import LoopOptions
-from inference.open_extractor import open_extractor
+from inference.indexes.extraction import TripleExtractor, chunks
+from inference.opening.arguments import (
+    add_engine_arguments,
+    command,
+    configure_logging,
+    engine_options_from,
+    positive_int,
+)
+from inference.opening.components import T2T_ADAPTER, Component
+from inference.opening.extractors import open_extractor
+from inference.opening.loop_options import LoopOptions
 from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus
 from models.formats.prompts import passage_text
 from models.formats.records import TriplesSample, read_records, write_records

@@ -11,16 +11,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common.tables import emit_json, print_table
 from evaluation.conditions import is_intact, is_supported
-from evaluation.report import emit_json, print_table
 from evaluation.significance import bootstrap_interval
-from inference.command_line import command, configure_logging, positive_int
-from inference.engine_arguments import add_engine_arguments, engine_options_from
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
-from inference.knowledge_base.output_log import LOG_FILE, Output, OutputLog
-from inference.knowledge_base.store import KnowledgeBaseError
-from inference.triplet_judge import Judged, alignment_prompt, faithfulness_prompt, judge
+from inference.indexes.knowledge_base.store import LOG_FILE, KnowledgeBaseError, Output, OutputLog
+from inference.opening.arguments import (
+    add_engine_arguments,
+    command,
+    configure_logging,
+    engine_options_from,
+    positive_int,
+)
+from inference.runs.triplet_judge import Judged, alignment_prompt, faithfulness_prompt, judge
 from models.formats.conditions import ConditionTriplet, parse_conditions
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, read_records

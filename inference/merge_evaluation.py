@@ -12,12 +12,11 @@ anew; seconds are the sum over the shards.
 import argparse
 from pathlib import Path
 
-from evaluation.report import emit_json
-from inference.command_line import command, configure_logging
-from inference.evaluation_log import EvaluationLog
-from inference.evaluation_report import show
-from inference.evaluation_run import results_of
-from inference.evaluation_shards import merged_rows, open_evaluation
+from common.tables import emit_json
+from inference.opening.arguments import command, configure_logging
+from inference.runs.evaluation import results_of
+from inference.runs.log import EvaluationLog, merged_rows, open_evaluation
+from inference.runs.scores import show
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -17,17 +17,22 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.report import report_counts
-from inference.command_line import command, configure_logging, positive_int
-from inference.evaluation_run import read_questions
-from inference.hierarchy.database import HierarchyError
-from inference.hierarchy.gold_topics import GoldTopics, supporting_sentences
-from inference.hierarchy.index import HierarchyIndex
-from inference.hierarchy.offers import SHORTLIST, Offer, TopicOffers
+from common.tables import report_counts
+from inference.indexes.hierarchy.index import HierarchyIndex
+from inference.indexes.hierarchy.offers import (
+    SHORTLIST,
+    GoldTopics,
+    Offer,
+    TopicOffers,
+    supporting_sentences,
+)
+from inference.indexes.hierarchy.store import HierarchyError
+from inference.opening.arguments import command, configure_logging, positive_int
+from inference.runs.evaluation import read_questions
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.fields import RecordError
-from models.formats.offered_choice import OfferedChoice
 from models.formats.records import QuestionRecord, write_records
-from models.sentence_encoder import load_sentence_encoder
+from models.formats.topics import OfferedChoice
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -18,15 +18,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evaluation.report import emit_json, print_table
-from inference.command_line import command, configure_logging
-from inference.components import DEFAULT_CHECKPOINTS
-from inference.engine_arguments import add_engine_arguments, engine_options_from
+from common.tables import emit_json, print_table
 from inference.engines.component_loader import first_backbone
 from inference.engines.open_engine import build_engine
-from inference.serving.hosts import address_of, host_name
-from inference.serving.model_server import ModelServer, model_names
-from inference.serving.run_server import bound_socket, run_until_signal
+from inference.opening.arguments import (
+    add_engine_arguments,
+    command,
+    configure_logging,
+    engine_options_from,
+)
+from inference.opening.components import DEFAULT_CHECKPOINTS
+from inference.serving.middlewares import address_of, host_name
+from inference.serving.server import ModelServer, bound_socket, model_names, run_until_signal
 
 logger = logging.getLogger(__name__)
 

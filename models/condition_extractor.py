@@ -1,11 +1,8 @@
-"""The condition extractor: a frozen LLM that writes a passage's condition triplets.
+"""The condition extractor: a frozen LLM that writes condition triplets (Tri-RAG §III-B)."""
 
-Its backbone stays as it is; what is learned is a layer-wise soft prompt (Tri-RAG §III-B) or, for
-comparison, a PEFT prefix or LoRA adapters (Table IV and V).
-"""
-
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +12,76 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
-from models.backbone import backbone_id, load_backbone
-from models.causal_loss import causal_loss
-from models.checkpoint import check_backbone, read_component_config, write_component
-from models.condition_extractor_config import Adaptation, ConditionExtractorConfig
-from models.cpu_lora import use_cpu_lora
-from models.deep_prompt import DeepPrompt, require_supported, selected_layers
-from models.frozen_backbone import backbone_autocast, leave_casting_to_autocast
-from models.label_loss import decoder_body, unwrapped
-from models.last_position import last_position
-from models.lora import add_lora, load_adapter, save_adapter, trainable_bytes
-from models.prefix_tuning import PrefixPrompt, load_prefix, save_prefix
-from models.prompt_attention import PromptStates, use_prompt_attention
+from models.component import (
+    ALL_LINEAR,
+    add_lora,
+    backbone_autocast,
+    causal_loss,
+    last_position,
+    leave_casting_to_autocast,
+    load_adapter,
+    save_adapter,
+    trainable_bytes,
+)
+from models.files.backbone import backbone_id, load_backbone
+from models.files.checkpoint import check_backbone, read_component_config, write_component
+from models.kernels.cpu_lora import use_cpu_lora
+from models.parts.deep_prompt import (
+    DeepPrompt,
+    PromptStates,
+    require_supported,
+    selected_layers,
+    use_prompt_attention,
+)
+from models.parts.loss import decoder_body, unwrapped
+from models.parts.prefix_tuning import PrefixPrompt, load_prefix, save_prefix
 
 COMPONENT = "tri_rag"
 SOFT_PROMPTS_FILE = "soft_prompts.safetensors"
+
+
+class Adaptation(StrEnum):
+    """How a frozen backbone is taught to write condition triplets (Tri-RAG Table IV)."""
+
+    soft_prompt = "soft_prompt"
+    prefix_tuning = "prefix_tuning"
+    lora = "lora"
+    pretrained = "pretrained"
+
+
+@dataclass(frozen=True)
+class ConditionExtractorConfig:
+    """Settings of a condition extractor.
+
+    Attributes:
+        backbone: `smollm2`, a Hugging Face id or a folder; a causal language model.
+        backbone_revision: commit or tag of a Hugging Face id.
+        adaptation: a name of `Adaptation`.
+        num_prompt_tokens: n, prompt tokens a layer (soft prompt and prefix tuning).
+        prompt_layers: "all", "even", "odd", "last" or indices from 0 (soft prompt).
+        lora_rank, lora_alpha, lora_dropout: of LoRA.
+        lora_targets: module names, or "all-linear".
+        max_source_tokens: limit of the input, passage included.
+        max_target_tokens: limit of the triplets.
+    """
+
+    backbone: str
+    backbone_revision: str | None = None
+    adaptation: str = Adaptation.soft_prompt.value
+    num_prompt_tokens: int = 32
+    prompt_layers: list[int] | str = "all"
+    lora_rank: int = 16
+    lora_alpha: float = 32.0
+    lora_dropout: float = 0.05
+    lora_targets: list[str] | str = field(default=ALL_LINEAR)
+    max_source_tokens: int = 512
+    max_target_tokens: int = 256
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "ConditionExtractorConfig":
+        """Pick this dataclass's fields out of a component's config.json."""
+        names = {item.name for item in fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in names})
 
 
 class ConditionExtractor(nn.Module):

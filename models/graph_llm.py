@@ -1,6 +1,7 @@
-"""GraphLLM: a language model with LoRA that reads a graph as one token (RAS §3.4, Fig. 2)."""
+"""GraphLLM: a language model with LoRA that reads a graph as one token (RAS §3.4, App. D.2)."""
 
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,28 +9,80 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import CausalLMOutput
 
-from models.backbone import backbone_id, load_backbone, load_tokenizer
-from models.causal_loss import causal_loss
-from models.checkpoint import (
-    check_backbone,
-    read_component_config,
-    write_component,
+from models.component import (
+    add_lora,
+    backbone_autocast,
+    causal_loss,
+    copy_weights,
+    last_position,
+    leave_casting_to_autocast,
+    load_adapter,
+    save_adapter,
+    trainable_bytes,
 )
-from models.cpu_attention import use_cpu_training_attention
-from models.cpu_lora import use_cpu_lora
-from models.frozen_backbone import backbone_autocast, leave_casting_to_autocast
-from models.graph import GraphBatch
-from models.graph_encoder import GraphEncoder
-from models.graph_llm_config import GraphLLMConfig
-from models.last_position import last_position
-from models.lora import add_lora, load_adapter, save_adapter, trainable_bytes
-from models.weights import copy_weights
+from models.files.backbone import backbone_id, load_backbone, load_tokenizer
+from models.files.checkpoint import check_backbone, read_component_config, write_component
+from models.kernels.cpu_attention import use_cpu_training_attention
+from models.kernels.cpu_lora import use_cpu_lora
+from models.parts.graph import GraphBatch
+from models.parts.graph_encoder import GraphEncoder, GraphEncoderConfig
+from models.processors.ras import RasProcessor
 
 COMPONENT = "ras"
 GRAPH_ENCODER_FILE = "graph_encoder.safetensors"
+
+
+@dataclass(frozen=True)
+class GraphLLMConfig:
+    """Settings of a GraphLLM; LoRA and graph sizes default to the paper's (RAS Table 8).
+
+    Attributes:
+        backbone: `smollm2`, a Hugging Face id or a folder; a causal language model.
+        backbone_revision: commit or tag of a Hugging Face id.
+        lora_rank, lora_alpha, lora_dropout: of LoRA.
+        lora_targets: module names, or "all-linear".
+        graph: sizes of the graph encoder; None leaves it and the graph token out.
+        encoder: name of the sentence encoder that gives the graph's features.
+        compare_dates: whether derived comparisons join the triples.
+        max_input_tokens, max_output_tokens: limits of prompt and label.
+        graph_position: where the graph token stands in a prompt, 1 after a BOS; None: looked up
+            in the backbone's tokenizer when the model is built.
+    """
+
+    backbone: str
+    backbone_revision: str | None = None
+    lora_rank: int = 8
+    lora_alpha: float = 16.0
+    lora_dropout: float = 0.05
+    lora_targets: list[str] | str = field(default_factory=lambda: ["q_proj", "v_proj"])
+    graph: GraphEncoderConfig | None = field(default_factory=GraphEncoderConfig)
+    encoder: str = "minilm"
+    compare_dates: bool = True
+    max_input_tokens: int = 2500
+    max_output_tokens: int = 300
+    graph_position: int | None = None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "GraphLLMConfig":
+        """Pick this dataclass's fields out of a component's config.json."""
+        names = {item.name for item in fields(cls)}
+        picked = {key: value for key, value in values.items() if key in names}
+        if picked.get("graph") is not None:
+            picked["graph"] = GraphEncoderConfig(**picked["graph"])
+        return cls(**picked)
+
+    def processor(self, tokenizer: PreTrainedTokenizerBase) -> RasProcessor:
+        """The processor that makes this model's inputs."""
+        return RasProcessor(
+            tokenizer,
+            max_input_tokens=self.max_input_tokens,
+            max_output_tokens=self.max_output_tokens,
+            graph_token=self.graph is not None,
+            compare_dates=self.compare_dates,
+        )
 
 
 class GraphLLM(nn.Module):

@@ -15,11 +15,17 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
-from models.backbone import backbone_id, load_backbone, load_tokenizer
-from models.checkpoint import check_backbone, read_component_config, write_component
-from models.label_loss import IGNORE_INDEX
-from models.lora import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
-from models.tuned_model import TunedModel
+from models.component import (
+    ALL_LINEAR,
+    TunedModel,
+    add_lora,
+    load_adapter,
+    save_adapter,
+    trainable_bytes,
+)
+from models.files.backbone import backbone_id, load_backbone, load_tokenizer
+from models.files.checkpoint import check_backbone, read_component_config, write_component
+from models.parts.loss import IGNORE_INDEX
 
 logger = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evaluation.by_type import COLUMNS as TYPE_COLUMNS
-from evaluation.by_type import type_rows
-from evaluation.commands import one_line_errors
-from evaluation.report import print_table
+from common.commands import one_line_errors
+from common.files import atomic_write
+from common.tables import print_table
 from evaluation.runs import RESULTS_FILE
-from models.atomic import atomic_write
+from evaluation.significance import COLUMNS as TYPE_COLUMNS
+from evaluation.significance import type_rows
 
 COLUMNS = ("loop", "n", "em", "f1", "llm_calls", "weighted_tokens", "seconds", "errors")
 

@@ -4,12 +4,10 @@ from pathlib import Path
 
 import torch
 
-from models.condition_extractor import build_condition_extractor
-from models.condition_extractor_config import ConditionExtractorConfig
-from models.graph_encoder import GraphEncoderConfig
-from models.graph_llm import GraphLLM
-from models.graph_llm_config import GraphLLMConfig
-from models.instruction_tuned import InstructionTunedConfig, build_instruction_tuned
+from models.condition_extractor import ConditionExtractorConfig, build_condition_extractor
+from models.graph_llm import GraphLLM, GraphLLMConfig
+from models.helper import InstructionTunedConfig, build_instruction_tuned
+from models.parts.graph_encoder import GraphEncoderConfig
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
 from tests.tiny import tiny_backbone, tiny_llama, tiny_tokenizer
 

@@ -29,16 +29,15 @@ import inference.extract
 import training.train_ras
 import training.train_t2t
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
-from inference.components import Component, reader_inputs
 from inference.engines.contract import Request, Sampling
-from inference.extraction import TripleExtractor
-from inference.loops.graph_reader import GraphReader, ReaderInput
+from inference.indexes.extraction import TripleCache, TripleExtractor
+from inference.loops.model import GraphReader, ReaderInput
 from inference.loops.ras import RasLoop, RasSettings
 from inference.loops.trace import Trace
+from inference.opening.components import Component, reader_inputs
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import Passage
-from inference.triple_cache import TripleCache
-from models.formats.history import History, HistoryStep
+from models.formats.planning import History, HistoryStep
 from models.formats.records import (
     PassageRecord,
     QuestionRecord,
@@ -48,7 +47,7 @@ from models.formats.records import (
     write_records,
 )
 from models.formats.triples import Triple
-from models.ras_processor import RasProcessor
+from models.processors.ras import RasProcessor
 from tests.components import chat_backbone, ras_component, t2t_component
 from tests.run_main import run_main
 from tests.tiny import tiny_llama, tiny_tokenizer

@@ -10,7 +10,7 @@ import pytest
 from peft import PeftModel
 from safetensors import safe_open
 
-from models.backbone import load_backbone
+from models.files.backbone import load_backbone
 from models.formats.records import (
     PassageRecord,
     QuestionRecord,

@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from evaluation.report import emit_json, print_table
-from models.checkpoint import (
+from common.tables import emit_json, print_table
+from models.component import copy_adapter_config
+from models.files.checkpoint import (
     METRICS_FILE,
     CheckpointError,
     component_fingerprint,
     read_component_config,
     write_component,
 )
-from models.lora import copy_adapter_config
 
 Weights = dict[str, dict[str, torch.Tensor]]
 

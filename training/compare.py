@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.commands import one_line_errors
-from evaluation.report import emit_json, print_table
+from common.commands import one_line_errors
+from common.tables import emit_json, print_table
 from models.formats.fields import RecordError
-from training.history import read_history
-from training.run_record import read_starts
+from training.recipe.run_folder import read_history, read_starts
 
 CURVES = ("loss", "eval_loss", "learning_rate", "grad_norm")
 # Of a start: what makes a run another run. When and where it lay does not.

@@ -9,17 +9,15 @@ its data's card (training/ship.py)."""
 
 import argparse
 import json
-import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.commands import one_line_errors
-from evaluation.report import print_table
-from models.atomic import atomic_write
-from models.checkpoint import CheckpointError
-from models.licences import data_subsets, record_subsets
-from models.manifest import MANIFEST_FILE, sha256_of
+from common.commands import one_line_errors
+from common.files import atomic_write
+from common.licences import data_subsets, record_subsets
+from common.tables import print_table
+from models.files.checkpoint import MANIFEST_FILE, CheckpointError, sha256_of
 from training.ship import named_licence, refuse_non_commercial, with_licences
 
 COMPLETED = (

@@ -11,15 +11,20 @@ from typing import Any
 
 from tqdm import tqdm
 
-from evaluation.report import emit_json, print_table
-from models.atomic import atomic_write
+from common.files import atomic_write
+from common.tables import emit_json, print_table
 from training import train_helper, train_ras, train_t2t, train_tri_rag
-from training.config import ConfigError, load_config
 from training.fit.command import OPEN_KEYS
 from training.fit.fit import GIB, RESERVE_BYTES, Fit, Speed, fit
 from training.fit.memory import Launch
 from training.fit.sketch import Outline, Sketch, recipe_lengths, sketch
-from training.settings import RasSettings, T2TSettings, TriRagSettings
+from training.recipe.settings import (
+    ConfigError,
+    RasSettings,
+    T2TSettings,
+    TriRagSettings,
+    load_config,
+)
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 # By how a recipe's name begins.

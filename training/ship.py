@@ -15,17 +15,16 @@ from typing import Any
 
 import torch
 
-from evaluation.report import emit_json, print_table
-from models.checkpoint import (
+from common.licences import NOT_STATED, data_subsets, is_non_commercial
+from common.tables import emit_json, print_table
+from models.component import copy_adapter_config, copy_weights
+from models.files.checkpoint import (
     METRICS_FILE,
     CheckpointError,
+    package_versions,
     read_component_config,
     write_component,
 )
-from models.licences import NOT_STATED, data_subsets, is_non_commercial
-from models.lora import copy_adapter_config
-from models.manifest import package_versions
-from models.weights import copy_weights
 
 CARD_FIELDS = ("seed", "splits")
 # Where things lay on the machine that trained says nothing to others.

@@ -10,24 +10,18 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from models.backbone import load_tokenizer
+from models.files.backbone import load_tokenizer
 from models.formats.records import HelperTask, InstructionSample
-from models.instruction_tuned import (
-    InstructionTuned,
-    InstructionTunedConfig,
-    build_instruction_tuned,
-)
-from training.checkpoints import resume_folder
-from training.collators import Collator
-from training.config import ConfigError
+from models.helper import InstructionTuned, InstructionTunedConfig, build_instruction_tuned
 from training.fit.sketch import Outline
-from training.passage_samples import encode_passages
-from training.samples import SampleSet, read_samples
-from training.settings import T2TSettings
-from training.setup import Recipe, lora_targets, run_command
-from training.start_from import check_same_shapes
-from training.validation_helper import score_helper
-from training.validation_passages import passage_validator
+from training.recipe.run import Recipe, lora_targets, run_command
+from training.recipe.samples import Collator, SampleSet, read_samples
+from training.recipe.settings import ConfigError, T2TSettings
+from training.recipe.start_from import check_same_shapes
+from training.recipe.validation import encode_passages
+from training.recipe.validation_helper import score_helper
+from training.recipe.validation_passages import passage_validator
+from training.saving.checkpoints import resume_folder
 
 
 def main() -> None:

@@ -14,15 +14,8 @@ from accelerate import Accelerator, PartialState
 from filelock import FileLock
 from transformers import PreTrainedModel
 
-from models.backbone import load_tokenizer
-from models.formats.plan import parse_plan
-from models.formats.records import RasSample, RecordError
-from models.graph import encode_subgraphs, graph_texts
-from models.graph_encoder import GraphEncoderConfig
-from models.graph_llm import GraphLLM
-from models.graph_llm_config import GraphLLMConfig
-from models.ras_processor import EncodedSample, RasProcessor
-from models.sentence_encoder import (
+from models.files.backbone import load_tokenizer
+from models.files.sentence_encoder import (
     HASH,
     HASH_DIMENSION,
     MINILM,
@@ -30,22 +23,28 @@ from models.sentence_encoder import (
     SentenceEncoder,
     load_sentence_encoder,
 )
-from models.text_table import TextTable
-from training.checkpoints import resume_folder
-from training.collators import Collator
+from models.files.text_table import TextTable
+from models.formats.planning import parse_plan
+from models.formats.records import RasSample, RecordError
+from models.graph_llm import GraphLLM, GraphLLMConfig
+from models.parts.graph import encode_subgraphs, graph_texts
+from models.parts.graph_encoder import GraphEncoderConfig
+from models.processors.ras import EncodedSample, RasProcessor
 from training.fit.sketch import Outline
-from training.samples import (
+from training.recipe.run import Recipe, Validator, lora_targets, run_command
+from training.recipe.samples import (
+    Collator,
     SampleSet,
     TrainingSample,
     choose,
     encode_samples,
     read_samples,
 )
-from training.settings import ModelSettings, RasSettings
-from training.setup import Recipe, Validator, lora_targets, run_command
-from training.start_from import check_same_shapes
-from training.validation import validation_loss
-from training.validation_ras import EncodedRecord, generate_labels, score_ras
+from training.recipe.settings import ModelSettings, RasSettings
+from training.recipe.start_from import check_same_shapes
+from training.recipe.validation import validation_loss
+from training.recipe.validation_ras import EncodedRecord, generate_labels, score_ras
+from training.saving.checkpoints import resume_folder
 
 logger = logging.getLogger(__name__)
 Features = npt.NDArray[np.floating]

@@ -9,25 +9,22 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from models.backbone import load_tokenizer
+from models.files.backbone import load_tokenizer
 from models.formats.records import TriplesSample
+from models.processors.passages import TextToTriplesProcessor
 from models.text_to_triples import (
     TextToTriples,
     TextToTriplesConfig,
     build_text_to_triples,
 )
-from models.text_to_triples_processor import TextToTriplesProcessor
-from training.checkpoints import resume_folder
-from training.collators import Collator
-from training.fit.architectures import backbone_config
-from training.fit.sketch import Outline
-from training.passage_samples import encode_passages
-from training.samples import SampleSet, read_samples
-from training.settings import T2TSettings
-from training.setup import Recipe, lora_targets, run_command
-from training.start_from import check_same_shapes
-from training.validation_passages import passage_validator
-from training.validation_t2t import score_t2t
+from training.fit.sketch import Outline, backbone_config
+from training.recipe.run import Recipe, lora_targets, run_command
+from training.recipe.samples import Collator, SampleSet, read_samples
+from training.recipe.settings import T2TSettings
+from training.recipe.start_from import check_same_shapes
+from training.recipe.validation import encode_passages
+from training.recipe.validation_passages import passage_validator, score_t2t
+from training.saving.checkpoints import resume_folder
 
 
 def main() -> None:

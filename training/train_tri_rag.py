@@ -9,29 +9,30 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from models.backbone import load_tokenizer
-from models.condition_extractor import ConditionExtractor, build_condition_extractor
-from models.condition_extractor_config import Adaptation, ConditionExtractorConfig
-from models.condition_processor import ConditionedPassage, ConditionProcessor, by_passage
-from models.deep_prompt import (
+from models.condition_extractor import (
+    Adaptation,
+    ConditionExtractor,
+    ConditionExtractorConfig,
+    build_condition_extractor,
+)
+from models.files.backbone import load_tokenizer
+from models.formats.prompts import CONDITIONS_FEW_SHOT_INSTRUCTION
+from models.formats.records import ConditionSample
+from models.parts.deep_prompt import (
     DeepPrompt,
     UnsupportedBackboneError,
     initialise_from_text,
     initialise_from_vocabulary,
 )
-from models.formats.prompts import CONDITIONS_FEW_SHOT_INSTRUCTION
-from models.formats.records import ConditionSample
-from training.checkpoints import resume_folder
-from training.collators import Collator
-from training.config import ConfigError
+from models.processors.passages import ConditionedPassage, ConditionProcessor, by_passage
 from training.fit.sketch import Outline
-from training.passage_samples import encode_passages
-from training.samples import SampleSet, choose, read_samples
-from training.settings import Initialisation, TriRagSettings
-from training.setup import Recipe, lora_targets, run_command
-from training.start_from import check_same_shapes
-from training.validation_passages import passage_validator
-from training.validation_tri_rag import score_tri_rag
+from training.recipe.run import Recipe, lora_targets, run_command
+from training.recipe.samples import Collator, SampleSet, choose, read_samples
+from training.recipe.settings import ConfigError, Initialisation, TriRagSettings
+from training.recipe.start_from import check_same_shapes
+from training.recipe.validation import encode_passages
+from training.recipe.validation_passages import passage_validator, score_tri_rag
+from training.saving.checkpoints import resume_folder
 
 
 def main() -> None:

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from benchmarks.steps.contract import Forward
-from benchmarks.steps.settings import StepSettings
-from benchmarks.steps.workload import Workload, model_config
-from models.backbone import load_backbone
-from models.lora import add_lora
-from training.collators import Collator
+from benchmarks.harness.settings import Forward, StepSettings
+from benchmarks.harness.workload import Workload, model_config
+from models.component import add_lora
+from models.files.backbone import load_backbone
+from training.recipe.samples import Collator
 
 
 class BareLanguageModelStep:

@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from benchmarks.steps.contract import Forward
-from benchmarks.steps.settings import StepSettings
-from benchmarks.steps.workload import Workload, model_config
-from models.graph import Subgraph
-from models.graph_encoder import GraphEncoder
+from benchmarks.harness.settings import Forward, StepSettings
+from benchmarks.harness.workload import Workload, model_config
 from models.graph_llm import GraphLLM
-from models.label_loss import IGNORE_INDEX
+from models.parts.graph import Subgraph
+from models.parts.graph_encoder import GraphEncoder
+from models.parts.loss import IGNORE_INDEX
 
 
 class PerSampleLoopStep:

@@ -9,11 +9,10 @@ from torch_geometric.llm.models import LLM, GRetriever
 from torch_geometric.nn import TransformerConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from benchmarks.steps.contract import Forward
-from benchmarks.steps.settings import StepSettings
-from benchmarks.steps.workload import Workload
-from models.backbone import resolve_backbone
-from models.graph import EncodedGraphs
+from benchmarks.harness.settings import Forward, StepSettings
+from benchmarks.harness.workload import Workload
+from models.files.backbone import resolve_backbone
+from models.parts.graph import EncodedGraphs
 
 # In billions; only chooses how many GPUs PyG would spread the backbone over.
 NOMINAL_PARAMETERS = 1.0

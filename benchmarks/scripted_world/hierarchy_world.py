@@ -9,17 +9,15 @@ from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from benchmarks.scripted_world.world_model import WorldModel, value_of
 from data_gen.world.passages import write_passages
 from data_gen.world.population import build_population
-from inference.hierarchy.build import Chunking, extract_waiting, register
-from inference.hierarchy.extraction import ChunkExtractor
-from inference.hierarchy.index import HierarchyIndex
-from inference.hierarchy.refresh import refresh
-from inference.hierarchy.store import HierarchyStore
+from inference.indexes.hierarchy.build import Chunking, extract_waiting, refresh, register
+from inference.indexes.hierarchy.extraction import ChunkExtractor
+from inference.indexes.hierarchy.index import HierarchyIndex
+from inference.indexes.hierarchy.store import HierarchyStore
 from inference.retrieval.passages import Passage
+from models.files.sentence_encoder import SentenceEncoder
 from models.formats.prompts import passage_text
-from models.formats.topic_choice import ChoiceLevel, format_choice
-from models.formats.topic_selector import Topic
 from models.formats.topic_triplets import TopicTriplet, format_topic_triplets
-from models.sentence_encoder import SentenceEncoder
+from models.formats.topics import ChoiceLevel, Topic, format_choice
 
 VALUE = Topic("Measures", "Value")
 

@@ -11,32 +11,29 @@ from benchmarks.scripted_world.hierarchy_world import TopicWriters, build_index
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from benchmarks.scripted_world.trig_nav_world import SubQuestionWriters
 from benchmarks.scripted_world.world_model import WorldModel
-from inference.components import prompted_triples_request
 from inference.engines.contract import Request
-from inference.extraction import TripleExtractor
-from inference.hierarchy.extraction import PromptedChunkExtractor
-from inference.hierarchy.index import HierarchyIndex
-from inference.hierarchy.kinds import KindTopics
-from inference.knowledge_base.output_log import Output
-from inference.knowledge_base.store import KnowledgeBase, extend
+from inference.indexes.extraction import TripleCache, TripleExtractor, passage_key
+from inference.indexes.hierarchy.extraction import PromptedChunkExtractor
+from inference.indexes.hierarchy.index import HierarchyIndex
+from inference.indexes.hierarchy.kinds import KindTopics
+from inference.indexes.knowledge_base.store import KnowledgeBase, Output, extend
+from inference.indexes.propositions.index import PropositionIndex
+from inference.indexes.propositions.parts import Document
+from inference.indexes.propositions.search import PropositionSearch
 from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings
-from inference.loops.graph_reader import GraphReader, chat_input
-from inference.loops.loop import Loop
-from inference.loops.model_steps import ModelSteps
+from inference.loops.model import GraphReader, ModelSteps, chat_input
 from inference.loops.ras import RasLoop, RasSettings
 from inference.loops.t2rag import T2RagLoop, T2RagSettings
 from inference.loops.t2rag_steps import Decomposer, PromptedResolver
 from inference.loops.th_rag import ThRagLoop, ThRagSettings
+from inference.loops.trace import Loop
 from inference.loops.tri_rag import TriRagLoop, TriRagSettings
 from inference.loops.trig_nav import TrigNavLoop, TrigNavSettings
-from inference.propositions.index import PropositionIndex
-from inference.propositions.parts import Document
-from inference.propositions.search import PropositionSearch
+from inference.opening.components import prompted_triples_request
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import Passage
-from inference.triple_cache import TripleCache, passage_key
+from models.files.sentence_encoder import SentenceEncoder
 from models.formats.prompts import conditions_prompt, passage_text
-from models.sentence_encoder import SentenceEncoder
 
 LOOPS = ("ras", "tri_rag", "t2rag", "th_rag", "trig_nav")
 TITLE_WEIGHT = 5

@@ -15,7 +15,7 @@ from benchmarks.scripted_world.gold_world import GoldWorld
 from benchmarks.scripted_world.loops import Settings, WorldLoops
 from benchmarks.scripted_world.measure import Conditions
 from benchmarks.scripted_world.world_model import WorldModel
-from inference.hierarchy.index import Evidence, HierarchyIndex
+from inference.indexes.hierarchy.index import Evidence, HierarchyIndex
 from inference.loops.th_rag import ThRagSettings
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord

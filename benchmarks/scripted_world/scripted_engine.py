@@ -1,19 +1,36 @@
-"""An engine that answers from a function, so that a loop's control flow is tested exactly.
+"""An engine and an encoder without a model, with errors on demand, to test control flow."""
 
-`WorldModel` in world_model.py is such a function that answers every kind of request.
-"""
+from __future__ import annotations
 
 import asyncio
+import random
+import re
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from inference.engines.contract import Completion, Health, Request, Sampling
-from inference.loops.graph_reader import ReaderInput
+from inference.loops.model import ReaderInput
 from inference.retrieval.passages import Hit, Passage
-from models.formats.history import History
+from models.files.sentence_encoder import (
+    FloatArray,
+    HashEncoder,
+    SentenceEncoder,
+    load_sentence_encoder,
+)
+from models.formats.planning import History
 from models.formats.prompts import answer_prompt, plan_prompt
 from models.formats.records import Task
 
 Script = Callable[[Request], str]
+_OPPOSITES = {
+    "[SUFFICIENT]": "[NO_RETRIEVAL]",
+    "[NO_RETRIEVAL]": "[SUFFICIENT]",
+    "enough": "? | ? | ?",
+    "yes": "no",
+    "no": "yes",
+}
+WIDE_HASH = "wide-hash"
 
 
 def prompt_text(request: Request, decode: Callable[[list[int]], str] | None = None) -> str:
@@ -103,3 +120,76 @@ class TitleRetriever:
         self.queries += queries
         found = [[p for p in self.passages if p.title in query][:top_k] for query in queries]
         return [[Hit(passage, 1.0) for passage in passages] for passages in found]
+
+
+class Spoiler:
+    """Makes a good output wrong (well formed, with another name in it) or malformed."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """names: what a wrong output says in place of the right name."""
+        self.names = sorted(set(names))
+        longest_first = sorted(self.names, key=len, reverse=True)
+        self._name = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+
+    def wrong(self, text: str, draw: random.Random) -> str:
+        """The text with one name, or its one word, replaced by another."""
+        if text in _OPPOSITES:
+            return _OPPOSITES[text]
+        places = list(self._name.finditer(text))
+        other = draw.choice(self.names)
+        if not places:
+            return other
+        place = draw.choice(places)
+        return text[: place.start()] + other + text[place.end() :]
+
+    def malformed(self, text: str, draw: random.Random) -> str:
+        """What a model that lost its way writes in place of the text."""
+        forms = (
+            "",
+            text[: len(text) // 2],
+            "I'm sorry, but the information given does not allow me to say.",
+            text.replace("|", ",").replace("[", "").replace(":", " -"),
+            f"{text} | " * 40,
+            "\x00)( | S> ?? | (S> (S> || [SUBQ",
+            "我不知道。 Не знаю | нет",
+            '```json\n{"answer": null, "triples": [["a", "b"]]}\n```',
+        )
+        return draw.choice(forms)
+
+    def spoil(self, text: str, draw: random.Random) -> str:
+        """Wrong or malformed, with even chances."""
+        return (self.wrong if draw.random() < 0.5 else self.malformed)(text, draw)
+
+
+class WideHashEncoder(HashEncoder):
+    """`HashEncoder` with room for every feature; good enough to find what shares words."""
+
+    name = WIDE_HASH
+    dimension = 1024
+    fingerprint = "1024-hash-1"
+
+
+class RememberingEncoder(SentenceEncoder):
+    """An encoder that keeps every text's vector: the same world is indexed and asked many times."""
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        self.encoder = encoder
+        self.name, self.dimension = encoder.name, encoder.dimension
+        self._known: dict[str, FloatArray] = {}
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the encoder within: the vectors are the same."""
+        return self.encoder.fingerprint
+
+    def _embed(self, texts: list[str], batch_size: int) -> FloatArray:
+        new = [text for text in texts if text not in self._known]
+        self._known.update(zip(new, self.encoder.encode(new, batch_size), strict=True))
+        return np.stack([self._known[text] for text in texts])
+
+
+def open_encoder(name: str) -> RememberingEncoder:
+    """The encoder of this name, `wide-hash` too."""
+    return RememberingEncoder(
+        WideHashEncoder() if name == WIDE_HASH else load_sentence_encoder(name)
+    )

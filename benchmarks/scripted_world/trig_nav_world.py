@@ -2,11 +2,10 @@
 
 from benchmarks.scripted_world.gold_world import fits
 from benchmarks.scripted_world.world_model import WorldModel, missing, value_of
-from inference.loops.triple_chains import segment_question, segments
-from models.formats.gap_judge import ENOUGH
+from inference.loops.chain_solver import segment_question, segments
+from models.formats.helpers import ENOUGH, NOTHING
 from models.formats.query_triplets import QueryTriplet, format_query_triplets
 from models.formats.records import QuestionRecord
-from models.formats.resolver import NOTHING
 
 
 class SubQuestionWriters:

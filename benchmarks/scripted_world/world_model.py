@@ -28,15 +28,12 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from benchmarks.scripted_world.gold_world import GoldWorld, answer_from, fill, steps_of
-from benchmarks.scripted_world.output_errors import Spoiler
-from benchmarks.scripted_world.scripted_engine import prompt_text
+from benchmarks.scripted_world.scripted_engine import Spoiler, prompt_text
 from inference.engines.contract import Request
-from models.formats.claims import anchor, claim
 from models.formats.clues import format_clues, parse_clues
-from models.formats.conditions import ConditionTriplet, format_conditions
-from models.formats.gap_judge import format_gap
-from models.formats.history import one_line
-from models.formats.plan import Plan, PlanAction, format_plan
+from models.formats.conditions import ConditionTriplet, anchor, claim, format_conditions
+from models.formats.helpers import NOTHING, format_gap, format_resolution
+from models.formats.planning import Plan, PlanAction, format_plan, one_line
 from models.formats.prompts import ANSWER_INSTRUCTION, PLAN_INSTRUCTION
 from models.formats.query_triplets import (
     QueryTriplet,
@@ -45,8 +42,7 @@ from models.formats.query_triplets import (
     parse_query_triplets,
 )
 from models.formats.records import QuestionRecord
-from models.formats.resolver import NOTHING, format_resolution
-from models.formats.topic_selector import Topic, format_topic
+from models.formats.topics import Topic, format_topic
 from models.formats.triples import Triple, format_triples
 
 UNKNOWN = "unknown"

@@ -1,19 +1,105 @@
-"""What plans teach by their mere numbers: kinds of labels, and kinds by the steps before them."""
+"""Kinds of labels and sizes of graphs, beside the paper's own figures (RAS App. C.4, Table 4)."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
 
-from data_gen.audits.findings import Finding, Severity
-from data_gen.audits.table import Seen
-from data_gen.audits.table4 import PAPER_LABELS
-from data_gen.plan_kinds import foretold_share
-from models.formats.plan import PlanAction
+from data_gen.audits.findings import Choice, Example, Finding, Reservoir, Severity, graded
+from data_gen.audits.table import Seen, Spread
+from data_gen.build.cards import graph_sizes
+from data_gen.samples.sampling import foretold_share
+from models.formats.planning import PlanAction
 from models.formats.records import RasSample
 
+PAPER_LABELS = {"[SUFFICIENT]": 45_722, "[SUBQ]": 71_676, "[NO_RETRIEVAL]": 12_504}
+PAPER = {
+    "plan": {
+        "queries": "129,902",
+        "input tokens (mean, median, max)": "338, 301, 1,910",
+        "output tokens (mean, median, max)": "13, 12, 62",
+        "subqueries (min, mean, max)": "0, 0.8, 5",
+        "[SUBQ] tokens (min, mean, max)": "6, 18.3, 62",
+        "nodes (mean, median, max)": "11.6, 11, 56",
+        "edges (mean, median, max)": "21.2, 20, 116",
+    },
+    "answer": {
+        "queries": "78,164",
+        "input tokens (mean, median, max)": "475, 466, 2,214",
+        "output tokens (mean, median, max)": "13, 4, 2,332",
+        "subqueries (min, mean, max)": "0, 1.2, 6",
+        "nodes (mean, median, max)": "11.7, 11, 84",
+        "edges (mean, median, max)": "21.3, 20, 160",
+    },
+}
+"""RAS Table 4, "Statistics of our constructed HotpotQA-SUBQ dataset": the planning and the
+answering column. The appendix does not say whose tokens it counts."""
+
+_FIGURES = {
+    "input tokens (mean, median, max)": "prompt",
+    "output tokens (mean, median, max)": "label",
+    "subqueries (min, mean, max)": "subqueries",
+    "[SUBQ] tokens (min, mean, max)": "subquery",
+    "nodes (mean, median, max)": "nodes",
+    "edges (mean, median, max)": "edges",
+}
 # docs/results.md, Training: a planner trained where the number of steps foretold 76 % of the kinds
 # counted steps; one trained where it foretold 51 % did not.
 FORETOLD_SHARE = 0.7
 # A kind's share that is more than twice RAS Table 4's, or less than half of it, is noted.
 FAR = 2.0
+_KINDS = {
+    "sufficient_without_triples": (
+        Severity.ERROR,
+        "plans [SUFFICIENT]",
+        "say that what was retrieved suffices where nothing was: a planner learns to stop early",
+        "check how the builder knows that a step is known (data_gen/facts/solving_steps.py)",
+    ),
+    "answer_without_triples": (
+        Severity.WARNING,
+        "answers after a retrieval",
+        "are given over an empty graph: an answerer learns to guess",
+        "retrieve more (--top-k, --gold-rate), extract more triples, or leave them out",
+    ),
+    "empty_graph": (
+        Severity.NOTE,
+        "plans that ask on after a retrieval",
+        "follow a history without any triple",
+        "nothing, while they are few: a planner has to ask on after a miss",
+    ),
+}
+
+
+def beside_paper(
+    figures: Mapping[tuple[str, str], Mapping[str, float]], labels: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Rows of Table 4: what, the paper's figure and this set's, for plans and for answers.
+
+    figures: distributions by task and name, as `Spread.figures` gives them. labels: plans by kind.
+    """
+    rows = []
+    for task, paper in PAPER.items():
+        for what, published in paper.items():
+            here = _here(task, what, figures)
+            rows.append({"task": task, "what": what, "paper": published, "here": here})
+    shares = (_shares(PAPER_LABELS), _shares({kind: labels.get(kind, 0) for kind in PAPER_LABELS}))
+    rows += [
+        {"task": "plan", "what": kind, "paper": shares[0][kind], "here": shares[1][kind]}
+        for kind in PAPER_LABELS
+    ]
+    return rows
+
+
+def _here(task: str, what: str, figures: Mapping[tuple[str, str], Mapping[str, float]]) -> str:
+    found = figures.get((task, _FIGURES.get(what, "prompt")), {})
+    if what == "queries":
+        return f"{found.get('count', 0):,}"
+    names = what[what.index("(") + 1 : -1].split(", ")
+    return ", ".join(f"{found[name]:,g}" for name in names) if found else "–"
+
+
+def _shares(labels: Mapping[str, int]) -> dict[str, str]:
+    total = sum(labels.values()) or 1
+    return {kind: f"{count:,} ({count / total:.0%})" for kind, count in labels.items()}
 
 
 class Balance:
@@ -98,3 +184,47 @@ class Balance:
 
 def _others(kinds: Counter[str]) -> int:
     return kinds.total() - kinds[PlanAction.SUFFICIENT]
+
+
+class Graphs:
+    """Graph sizes of planner and answerer samples, by task, and their empty graphs."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.spreads: dict[tuple[str, str], Spread] = defaultdict(Spread)
+        self._samples: Counter[str] = Counter()
+        self._empty = {name: Reservoir(choice, name) for name in _KINDS}
+
+    def see(self, seen: Seen) -> None:
+        """Count one sample."""
+        sample: RasSample = seen.record
+        triples = [triple for step in sample.history for triple in step.triples]
+        nodes, edges = graph_sizes(triples)
+        sizes = {"subqueries": len(sample.history), "nodes": nodes, "edges": edges}
+        for name, size in sizes.items():
+            self.spreads[sample.task, name].add([size])
+        if sample.history:
+            name = _kind(sample)
+            self._samples[name] += 1
+            if not triples:
+                self._empty[name].offer(Example((seen.place,)))
+
+    def findings(self) -> list[Finding]:
+        """Samples with a history but without a triple."""
+        found = []
+        for name, (severity, unit, what, remedy) in _KINDS.items():
+            empty = self._empty[name]
+            severity = graded(severity, empty.seen)
+            found.append(
+                Finding(
+                    name, severity, empty.seen, self._samples[name], unit, what, remedy,
+                    empty.examples(),
+                )
+            )  # fmt: skip
+        return found
+
+
+def _kind(sample: RasSample) -> str:
+    if sample.task == "answer":
+        return "answer_without_triples"
+    enough = sample.label == PlanAction.SUFFICIENT
+    return "sufficient_without_triples" if enough else "empty_graph"

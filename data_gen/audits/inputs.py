@@ -1,16 +1,96 @@
-"""The files that an audit reads: which there are, of what kind, and records fetched again."""
+"""The files that an audit reads: of what kind each is, and records fetched from them."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_gen.audits.findings import Place
-from data_gen.audits.kinds import Kind, kind_of
-from data_gen.splits import SPLITS
+from data_gen.audits.findings import Finding, Place, Severity, graded
+from data_gen.build.splits import SPLITS
+from data_gen.facts.held_out import question_wording, wording
+from data_gen.samples.labels import sample_prompt
+from data_gen.sources.arguments import NamedPath
+from data_gen.sources.open_source import read_questions
+from models.formats.conditions import format_condition
+from models.formats.fields import RecordError
+from models.formats.prompts import conditions_prompt, triples_prompt
+from models.formats.records import (
+    ConditionSample,
+    InstructionSample,
+    QuestionRecord,
+    RasSample,
+    TriplesSample,
+)
+from models.formats.triples import format_triples
 
+Sample = RasSample | TriplesSample | ConditionSample | InstructionSample
 MOST_RAW_CHARACTERS = 500
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How records of one contract are audited.
+
+    prompt, label: the texts that a model reads and writes; they raise ValueError on a blank field.
+    owner: the question's or passage's id, whose records share a split.
+    wording: what tells the question or passage by its words.
+    one_label: whether a prompt has one label; a passage's condition triplets share theirs.
+    """
+
+    name: str
+    unit: str
+    record_type: type[Any]
+    prompt: Callable[[Any], str]
+    label: Callable[[Any], str]
+    owner: Callable[[Any], str]
+    wording: Callable[[Any], str]
+    one_label: bool = True
+
+
+def _passage_id(sample: ConditionSample) -> str:
+    return sample.id.rsplit("/", 1)[0]
+
+
+PLANS_AND_ANSWERS = Kind(
+    "planner and answerer samples", "question", RasSample,
+    prompt=sample_prompt,
+    label=lambda sample: sample.label,
+    owner=lambda sample: sample.question_id,
+    wording=lambda sample: question_wording(sample.question),
+)  # fmt: skip
+TRIPLES = Kind(
+    "text-to-triples samples", "passage", TriplesSample,
+    prompt=lambda sample: triples_prompt(sample.text),
+    label=lambda sample: format_triples(sample.triples),
+    owner=lambda sample: sample.id,
+    wording=lambda sample: wording(sample.text),
+)  # fmt: skip
+CONDITIONS = Kind(
+    "condition triplets", "passage", ConditionSample,
+    prompt=lambda sample: conditions_prompt(sample.text),
+    label=lambda sample: format_condition(sample.triplet),
+    owner=_passage_id,
+    wording=lambda sample: wording(sample.text),
+    one_label=False,
+)  # fmt: skip
+HELPERS = Kind(
+    "helper samples", "question", InstructionSample,
+    prompt=lambda sample: sample.prompt,
+    label=lambda sample: sample.label,
+    owner=lambda sample: sample.source_id,
+    wording=lambda sample: wording(sample.prompt),
+)  # fmt: skip
+
+
+def kind_of(record: Any) -> Kind | None:
+    """The kind of a JSON object, known by a field that only it has; None for another object."""
+    if not isinstance(record, dict):
+        return None
+    by_field = {
+        "prompt": HELPERS, "task": PLANS_AND_ANSWERS, "condition": CONDITIONS, "triples": TRIPLES
+    }  # fmt: skip
+    return next((kind for field, kind in by_field.items() if field in record), None)
 
 
 @dataclass(frozen=True)
@@ -120,3 +200,40 @@ def _readable(line: bytes) -> Any:
         return json.loads(line)
     except ValueError:
         return line.decode("utf-8", "replace").rstrip("\n")[:MOST_RAW_CHARACTERS]
+
+
+class QuestionFiles:
+    """Reads questions in the contract's form; counts those that break it, and goes on."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.broken: list[str] = []
+
+    def questions(self, files: Sequence[Path | NamedPath]) -> Iterator[QuestionRecord]:
+        """The whole questions of the files. Raises FileNotFoundError."""
+        for file in files:
+            named = file if isinstance(file, NamedPath) else NamedPath("contract", str(file))
+            for record in read_questions(named.name, named.path, self._skip):
+                self.read += 1
+                yield record
+
+    def _skip(self, error: RecordError) -> None:
+        self.broken.append(str(error))
+
+    def findings(self) -> list[Finding]:
+        """Questions that could not be read, and so were compared with nothing; none without any."""
+        if not self.read and not self.broken:
+            return []
+        count = len(self.broken)
+        first = f", the first is {self.broken[0]}" if count else ""
+        return [
+            Finding(
+                "unread_question",
+                graded(Severity.WARNING, count),
+                count,
+                self.read + count,
+                "questions of --exclude and --questions",
+                f"break their contract and were compared with nothing{first}",
+                "correct them, so that a leak of theirs can be found",
+            )
+        ]

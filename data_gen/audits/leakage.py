@@ -1,26 +1,141 @@
-"""Whether one question or passage stands in two splits, or a test question in any.
+"""Questions, passages, hops and evidence that stand in two splits, or in a test set."""
 
-The published scripts split by sample, so that steps of one question leak from train to test."""
-
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from data_gen.audits.findings import Choice, Example, Finding, Severity, graded
-from data_gen.audits.hashes import (
+from data_gen.audits.inputs import CONDITIONS, HELPERS, PLANS_AND_ANSWERS, TRIPLES, Kind, SplitFile
+from data_gen.audits.table import (
     Hashes,
     Mask,
+    RecordTable,
+    Seen,
+    as_numpy,
     chosen,
     first_of_each_value,
     keys_with_two_values,
+    text_hash,
 )
-from data_gen.audits.held_out import HeldOut
-from data_gen.audits.inputs import SplitFile
-from data_gen.audits.kinds import CONDITIONS, TRIPLES
-from data_gen.audits.table import RecordTable
-from data_gen.splits import SPLITS
+from data_gen.build.splits import SPLITS
+from data_gen.facts.aligned_passages import supporting_texts
+from data_gen.facts.held_out import (
+    HeldOutQuestions,
+    Leak,
+    component_keys,
+    question_wording,
+    wording,
+)
+from models.formats.records import QuestionRecord
 
-_SPLIT_REMEDY = "split by a key that all its samples share (data_gen/write_splits.py)"
+# A shorter opening is shared by passages that are not one: "List of films: This is a list of".
+FEWEST_WORDS_OF_A_CUT = 12
+_REMEDY = "build again with --exclude of the same files"
+_FINDINGS = {
+    Leak.HOP: ("test_hop", "share a hop with a test question"),
+    Leak.TRIPLE: ("test_triple", "share an evidence triple with a test question"),
+    Leak.PARAPHRASE: ("test_paraphrase", "are a test question in other words"),
+}
+_SPLIT_REMEDY = "split by a key that all its samples share (data_gen/build/splits.py)"
+
+
+class HeldOut:
+    """What test questions forbid; `known` says whether there are any.
+
+    questions: them, for what source questions share with them.
+    """
+
+    def __init__(self, questions: Iterable[QuestionRecord]) -> None:
+        ids: set[int] = set()
+        wordings: set[int] = set()
+        passages: set[int] = set()
+        self.questions = HeldOutQuestions()
+        for record in questions:
+            self.questions.add(record)
+            ids.add(text_hash(record.id))
+            wordings.add(text_hash(question_wording(record.question)))
+            passages |= _openings(record)
+        self.known = bool(ids)
+        self.ids, self.wordings, self.passages = map(_sorted, (ids, wordings, passages))
+
+
+def _openings(record: QuestionRecord) -> set[int]:
+    """Hashes of each supporting passage's wording, whole and cut after any word.
+
+    A builder may have cut the passage (`--max-words`); a cut of fewer than
+    `FEWEST_WORDS_OF_A_CUT` words is not known again.
+    """
+    found: set[int] = set()
+    for text in supporting_texts([record]):
+        words = wording(text).split()
+        ends = range(min(FEWEST_WORDS_OF_A_CUT, len(words)), len(words) + 1)
+        found.update(text_hash(" ".join(words[:end])) for end in ends)
+    return found
+
+
+def _sorted(hashes: set[int]) -> Hashes:
+    return np.array(sorted(hashes), dtype=np.uint64)
+
+
+class SharedFacts:
+    """Compares source questions with test questions, 8 bytes a source question.
+
+    Ids and wordings of test questions are for `held_out_leakage`.
+    """
+
+    def __init__(self, kind: Kind, held_out: HeldOutQuestions, choice: Choice) -> None:
+        self._kind, self._held_out, self._choice = kind, held_out, choice
+        self._applies = bool(held_out) and kind in (PLANS_AND_ANSWERS, HELPERS)
+        self._known = array("Q")
+        self._leaking: dict[Leak, set[int]] = {leak: set() for leak in _FINDINGS}
+
+    def compared(self, questions: Iterable[QuestionRecord]) -> Iterator[QuestionRecord]:
+        """The source questions as they came; each is compared on its way."""
+        for record in questions:
+            if self._applies:
+                self._compare(record)
+            yield record
+
+    def _compare(self, record: QuestionRecord) -> None:
+        key = text_hash(record.id)
+        self._known.append(key)
+        leak = self._held_out.reason(record)
+        if leak in self._leaking:
+            self._leaking[leak].add(key)
+
+    def see(self, seen: Seen) -> None:
+        """Take in one sample, whose question's id may name its hops."""
+        owner = self._kind.owner(seen.record) if self._applies else ""
+        if self._held_out.first(component_keys(owner)):
+            self._leaking[Leak.HOP].add(text_hash(owner))
+
+    def findings(self, table: RecordTable) -> list[Finding]:
+        """What was found; nothing without test questions, or in a set of passages."""
+        if not self._applies:
+            return []
+        owners = table.column("owner")
+        distinct = np.unique(owners)
+        known = int(np.isin(distinct, as_numpy(self._known)).sum())
+        return [self._finding(leak, table, owners, len(distinct), known) for leak in _FINDINGS]
+
+    def _finding(
+        self, leak: Leak, table: RecordTable, owners: Hashes, questions: int, known: int
+    ) -> Finding:
+        name, what = _FINDINGS[leak]
+        leaking = np.array(sorted(self._leaking[leak]), dtype=np.uint64)
+        leaked = np.intersect1d(owners, leaking)
+        examples = [
+            Example((table.place(int(np.flatnonzero(owners == np.uint64(key))[0])),))
+            for key in chosen(leaked, self._choice)
+        ]
+        # What a MuSiQue id tells is told of every question.
+        of = questions if leak is Leak.HOP else known
+        told = f" (the annotation of {known} of {questions} was at hand)"
+        return Finding(
+            name, graded(Severity.ERROR, len(leaked)), len(leaked), of, "questions",
+            f"{what}{told}", _REMEDY, examples,
+        )  # fmt: skip
 
 
 def split_numbers(table: RecordTable, files: Sequence[SplitFile]) -> Hashes:

@@ -3,9 +3,8 @@
 from collections import defaultdict
 
 from data_gen.audits.findings import Choice, Example, Finding, Reservoir, Severity, graded
-from data_gen.audits.spread import Spread
-from data_gen.audits.table import Seen
-from data_gen.streaming.tallies import CountTokens
+from data_gen.audits.table import Seen, Spread
+from data_gen.streaming.counts import CountTokens
 from models.formats.records import RasSample
 
 BATCH = 512

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.licences import is_named, is_non_commercial
 from data_gen.audits.findings import Finding, Severity, graded
 from data_gen.audits.inputs import SplitFile
-from data_gen.source_args import known_licence
-from models.licences import is_named, is_non_commercial
+from data_gen.sources.arguments import known_licence
 
 
 def card_files(files: Iterable[SplitFile]) -> list[Path]:
@@ -43,7 +43,7 @@ def licence_findings(cards: Sequence[Path]) -> list[Finding]:
             "licence_unknown", graded(Severity.WARNING, len(unnamed)), len(unnamed), len(sources),
             "sources", f"have no licence named{_listed(map(_hint, unnamed))}",
             "find it out before what is trained on them ships; add it to LICENCES "
-            "(data_gen/source_args.py) or to the records ('licence')",
+            "(data_gen/sources/arguments.py) or to the records ('licence')",
         ),
         Finding(
             "licence_non_commercial", graded(Severity.WARNING, len(restricted)), len(restricted),

@@ -4,15 +4,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_gen.audits.answer_naming import AnswerNaming
-from data_gen.audits.balance import Balance
+from data_gen.audits.balance import Balance, Graphs, beside_paper
 from data_gen.audits.findings import Choice, Finding, Place
-from data_gen.audits.graphs import Graphs
 from data_gen.audits.lengths import Lengths
-from data_gen.audits.subqueries import RepeatedSubqueries
+from data_gen.audits.subqueries import AnswerNaming, RepeatedSubqueries
+from data_gen.audits.support import UnsupportedSteps
 from data_gen.audits.table import RecordTable, Seen
-from data_gen.audits.table4 import beside_paper
-from data_gen.audits.unsupported_steps import UnsupportedSteps
 from models.formats.records import QuestionRecord, RasSample
 
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.files import atomic_write
 from data_gen.audits.findings import Example, Finding, Place, Severity
 from data_gen.audits.inputs import SplitFile, fetch
 from data_gen.audits.run import Outcome
-from models.atomic import atomic_write
 
 _ORDER = list(Severity)
 

@@ -1,28 +1,67 @@
 """One audit: all records read, the checks of their kind, and what these found."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data_gen.audits.contradictions import label_findings
-from data_gen.audits.findings import Choice, Finding
-from data_gen.audits.held_out import HeldOut
-from data_gen.audits.inputs import SplitFile, common_kind
-from data_gen.audits.kinds import PLANS_AND_ANSWERS, TRIPLES, Kind
-from data_gen.audits.leakage import held_out_leakage, split_leakage
+from tqdm import tqdm
+
+from data_gen.audits.findings import Choice, Finding, Place
+from data_gen.audits.inputs import (
+    PLANS_AND_ANSWERS,
+    TRIPLES,
+    Kind,
+    QuestionFiles,
+    SplitFile,
+    common_kind,
+    count_lines,
+)
+from data_gen.audits.leakage import HeldOut, SharedFacts, held_out_leakage, split_leakage
 from data_gen.audits.lengths import Lengths
 from data_gen.audits.licences import card_files, card_sources, licence_findings
-from data_gen.audits.question_files import QuestionFiles
 from data_gen.audits.ras_checks import RasChecks
-from data_gen.audits.reading import read_again, read_and_check
-from data_gen.audits.schema import Schema
-from data_gen.audits.shared_facts import SharedFacts
-from data_gen.audits.table import RecordTable
-from data_gen.audits.triples import EmptyTriples
-from data_gen.source_args import NamedPath
-from data_gen.streaming.tallies import CountTokens
+from data_gen.audits.schema import EmptyTriples, Schema, label_findings
+from data_gen.audits.table import RecordTable, Seen
+from data_gen.sources.arguments import NamedPath
+from data_gen.streaming.counts import CountTokens
+from models.formats.records import RasSample, read_numbered
+
+
+def read_and_check(
+    files: Sequence[SplitFile], schema: Schema, table: RecordTable
+) -> Iterator[Seen]:
+    """Every whole record, entered in `table`; what is not whole goes to `schema` and no further."""
+    for position, file in enumerate(files):
+        table.start_file()
+        on_error = partial(schema.broken, position)
+        numbered = read_numbered(file.path, table.kind.record_type, on_error)
+        total = count_lines(file.path)
+        for line, record in tqdm(numbered, desc=str(file.path), unit="record", total=total):
+            place = Place(position, line)
+            if not schema.whole(place, record):
+                continue
+            try:
+                seen = table.add(line, record)
+            except UnicodeEncodeError:
+                schema.not_unicode(place)
+                continue
+            schema.see(seen)
+            yield seen
+
+
+def read_again(files: Sequence[SplitFile], table: RecordTable) -> Iterator[tuple[Place, RasSample]]:
+    """The planner and answerer samples that `table` holds, from their files once more."""
+    for position, file in enumerate(files):
+        lines = table.lines(position)
+        entered = 0
+        records = read_numbered(file.path, RasSample, lambda error: None)
+        for line, record in tqdm(records, desc=f"{file.path}, answers", unit="record"):
+            if entered < len(lines) and lines[entered] == line:
+                entered += 1
+                yield Place(position, line), record
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,24 @@
-"""Whether records can be learned from at all: their contract, blank fields, the label's form."""
+"""Records that nothing can be learned from: broken, blank, empty, or with two labels."""
 
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from data_gen.audits.findings import Choice, Example, Finding, Place, Reservoir, Severity, graded
-from data_gen.audits.table import Seen
+from data_gen.audits.table import (
+    RecordTable,
+    Seen,
+    chosen,
+    first_of_each_value,
+    keys_with_two_values,
+    later_repeats,
+)
+from data_gen.facts.entities import plain_words
 from models.formats.fields import RecordError
-from models.formats.plan import PlanAction, format_plan, parse_plan
-from models.formats.records import RasSample
+from models.formats.planning import PlanAction, format_plan, parse_plan
+from models.formats.records import RasSample, TriplesSample
+from models.formats.triples import Triple
 
 # A proof may be empty (Tri-RAG eq. 8).
 _MAY_BE_BLANK = frozenset(["proof"])
@@ -97,7 +108,7 @@ class Schema:
                 _finding(
                     "bad_plan_label", self._labels, self.plans, "plans",
                     "have a label that is not one plan or cannot follow their history",
-                    "write labels with models/formats/plan.py; check the builder's last step",
+                    "write labels with models/formats/planning.py; check the builder's last step",
                 )
             )  # fmt: skip
         return found
@@ -106,3 +117,115 @@ class Schema:
 def _finding(name: str, found: Reservoir, of: int, unit: str, what: str, remedy: str) -> Finding:
     severity = graded(Severity.ERROR, found.seen)
     return Finding(name, severity, found.seen, of, unit, what, remedy, found.examples())
+
+
+def shown_triples(sample: RasSample | TriplesSample) -> list[Triple]:
+    """The triples of a history, or those that are the label."""
+    if isinstance(sample, TriplesSample):
+        return sample.triples
+    return [triple for step in sample.history for triple in step.triples]
+
+
+def is_self_loop(triple: Triple) -> bool:
+    """Whether subject and object are one name; "Dawn (album)" and "Dawn" are two."""
+    return plain_words(triple.subject) == plain_words(triple.object)
+
+
+class EmptyTriples:
+    """Samples with a triple from a thing to itself, and texts of which no triple is told."""
+
+    def __init__(self, choice: Choice) -> None:
+        self._samples = self._texts = 0
+        self._loops = Reservoir(choice, "self_loop")
+        self._empty = Reservoir(choice, "no_triples")
+
+    def see(self, seen: Seen) -> None:
+        """Count one sample."""
+        triples = shown_triples(seen.record)
+        self._samples += bool(triples)
+        if loop := next(filter(is_self_loop, triples), None):
+            self._loops.offer(Example((seen.place,), " | ".join(vars(loop).values())))
+        if isinstance(seen.record, TriplesSample):
+            self._texts += 1
+            if not triples:
+                self._empty.offer(Example((seen.place,)))
+
+    def findings(self) -> list[Finding]:
+        """What was found; empty labels only where triples are the label."""
+        loops, empty = self._loops, self._empty
+        found = [
+            Finding(
+                "self_loop", graded(Severity.WARNING, loops.seen), loops.seen, self._samples,
+                "samples with triples",
+                "hold a triple whose subject is its object: what was said is lost",
+                "check the builder's step from a question to its triple "
+                "(data_gen/facts/subqueries.py), or leave such triples out",
+                loops.examples(),
+            )
+        ]  # fmt: skip
+        if self._texts:
+            found.append(
+                Finding(
+                    "no_triples", graded(Severity.WARNING, empty.seen), empty.seen, self._texts,
+                    "samples", "have no triple as their label: a model learns to leave facts out",
+                    "leave out texts without facts, or keep few of them",
+                    empty.examples(),
+                )
+            )  # fmt: skip
+        return found
+
+
+def label_findings(table: RecordTable, choice: Choice) -> list[Finding]:
+    """Contradictory labels, where a prompt has one label; repeated samples; repeated ids."""
+    own = [contradictory_labels(table, choice)] if table.kind.one_label else []
+    return [*own, repeated_samples(table, choice), repeated_ids(table, choice)]
+
+
+def contradictory_labels(table: RecordTable, choice: Choice) -> Finding:
+    """Prompts that two samples answer differently."""
+    prompts, labels = table.column("prompt"), table.column("label")
+    contradicted = keys_with_two_values(prompts, labels)
+    examples = []
+    for key in chosen(contradicted, choice):
+        positions = first_of_each_value(prompts, labels, np.uint64(key))
+        examples.append(Example(tuple(map(table.place, positions)), "one prompt, two labels"))
+    return Finding(
+        "contradictory_labels",
+        graded(Severity.ERROR, len(contradicted)),
+        len(contradicted),
+        len(np.unique(prompts)),
+        "prompts",
+        "have two labels: what a model learns from one the other takes back",
+        "remove one of the two, or build with --skip-contradictions",
+        examples,
+    )
+
+
+def repeated_samples(table: RecordTable, choice: Choice) -> Finding:
+    """Samples whose prompt and label an earlier one has."""
+    repeats = later_repeats(table.column("prompt"), table.column("label"))
+    return _repeated(
+        "repeated_sample", table, np.flatnonzero(repeats), choice,
+        "have the prompt and label of an earlier one, which counts double in training",
+        "remove the later ones (data_gen/samples/labels.py: check_labels)",
+    )  # fmt: skip
+
+
+def repeated_ids(table: RecordTable, choice: Choice) -> Finding:
+    """Samples whose id an earlier one has, whatever else they say."""
+    ids = table.column("id")
+    repeats = later_repeats(ids, np.zeros(len(ids), dtype=np.uint64))
+    return _repeated(
+        "repeated_id", table, np.flatnonzero(repeats), choice,
+        "have the id of an earlier one: errors and splits cannot tell them apart",
+        "prefix the ids of each source with its name",
+    )  # fmt: skip
+
+
+def _repeated(
+    name: str, table: RecordTable, positions: np.ndarray, choice: Choice,
+    what: str, remedy: str,
+) -> Finding:  # fmt: skip
+    examples = [Example((table.place(p),)) for p in chosen(positions, choice)]
+    severity = graded(Severity.WARNING, len(positions))
+    return Finding(name, severity, len(positions), len(table), "samples", what, remedy, examples)

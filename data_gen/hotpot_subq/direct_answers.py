@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from data_gen.hotpot_subq.decision import Decision
-from data_gen.hotpot_subq.prompt_limit import PromptLimit
-from data_gen.teacher.calls import Asker, TeacherCall
-from data_gen.teacher.prompts import DIRECT_VERSION, direct_prompt
+from data_gen.hotpot_subq.labelling import Decision
+from data_gen.hotpot_subq.run import PromptLimit
+from data_gen.teacher.prompts import DIRECT_VERSION, Asker, TeacherCall, direct_prompt
 from evaluation.answers import exact_match
 from inference.engines.contract import Request, Sampling
 from models.formats.fields import FieldReader

@@ -2,19 +2,18 @@
 
 import argparse
 
-from data_gen.hotpot_subq.call_options import (
+from data_gen.hotpot_subq.direct_answers import DirectAnswering
+from data_gen.hotpot_subq.run import (
     ENDPOINT_TIMEOUT,
+    PromptLimit,
     add_call_options,
     add_stage_options,
     check_call_options,
     engine_options,
     question_files,
 )
-from data_gen.hotpot_subq.direct_answers import DirectAnswering
-from data_gen.hotpot_subq.prompt_limit import PromptLimit
-from data_gen.hotpot_subq.run_stage import StagePlan, run_stage
-from data_gen.hotpot_subq.stage import AttemptWriter
-from data_gen.source_args import NamedPath
+from data_gen.hotpot_subq.stage import AttemptWriter, StagePlan, run_stage
+from data_gen.sources.arguments import NamedPath
 from data_gen.teacher.open_teacher import Teacher, backbone_teacher, endpoint_teacher
 from data_gen.teacher.prompts import DIRECT_VERSION
 

@@ -1,11 +1,17 @@
-"""The supporting documents of a question, made fit for a prompt (RAS App. C.1)."""
+"""Questions with their supporting documents, as each stage reads and writes them."""
 
 import html
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
-from data_gen.entity_text import mentions
+from data_gen.facts.entities import mentions
+from data_gen.facts.held_out import HeldOutQuestions
+from data_gen.sources.arguments import NamedPath, SkippedRecords
+from data_gen.sources.open_source import read_questions
+from data_gen.streaming.groups import DiskGroups
 from evaluation.answers import golden_match, normalise_answer
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
@@ -18,6 +24,8 @@ _LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
 _TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _DOCUMENTS_CUT = "documents cut to the token limit"
+SAME_ID = "same id again"
+BROKEN = "broken records"
 
 
 @dataclass(frozen=True)
@@ -178,3 +186,51 @@ def kept_documents(record: QuestionRecord) -> list[int]:
     }
     found = [i for i, (title, _) in enumerate(record.context) if title in order]
     return sorted(found, key=lambda index: order[record.context[index][0]])
+
+
+@dataclass
+class QuestionFiles:
+    """Reads the files anew each time it is gone through, so that they need no memory.
+
+    limit: only the first so many questions of all files together. skip_bad: broken records are
+    counted instead of raised. held_out: test questions, which are left out with what shares a hop
+    or a fact with one. After a pass: left_out by reason, read in all and of each file.
+    """
+
+    files: Sequence[NamedPath]
+    limit: int | None = None
+    skip_bad: bool = False
+    held_out: HeldOutQuestions = field(default_factory=HeldOutQuestions)
+    left_out: Counter[str] = field(default_factory=Counter)
+    read: int = 0
+    read_of: Counter[str] = field(default_factory=Counter)
+
+    def __iter__(self) -> Iterator[QuestionRecord]:
+        """Questions that a stage is to decide about. Raises RecordError, FileNotFoundError."""
+        self.left_out, self.read, self.read_of = Counter(), 0, Counter()
+        seen = DiskGroups()
+        for record in islice(self._records(), self.limit):
+            self.read += 1
+            if record.id in seen:
+                self.left_out[SAME_ID] += 1
+            elif leak := self.held_out.reason(record):
+                self.left_out[leak.value] += 1
+            else:
+                yield record
+            seen.add(record.id)
+
+    def _records(self) -> Iterator[QuestionRecord]:
+        skipped = SkippedRecords(self.skip_bad)
+        for file in self.files:
+            before = skipped.counts.total()
+            for record in read_questions(file.name, file.path, skipped.handler(file.name)):
+                self._count_broken(skipped.counts.total() - before)
+                before = skipped.counts.total()
+                self.read_of[file.path] += 1
+                yield record
+            self._count_broken(skipped.counts.total() - before)
+
+    def _count_broken(self, broken: int) -> None:
+        if broken:
+            self.left_out[BROKEN] += broken
+            self.read += broken

@@ -1,11 +1,12 @@
-"""Which supporting documents of a question help to answer it (RAS App. C.1, Fig. 7)."""
+"""Keeps the questions whose documents suffice for a teacher, and no fewer (RAS App. C.1)."""
 
+import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from data_gen.hotpot_subq.decision import Decision
 from data_gen.hotpot_subq.documents import (
+    UNITS,
     DocumentRules,
     SupportingDocument,
     clean_record,
@@ -13,9 +14,20 @@ from data_gen.hotpot_subq.documents import (
     prepare_documents,
     with_documents,
 )
-from data_gen.hotpot_subq.prompt_limit import PromptLimit
-from data_gen.teacher.calls import Asker, TeacherCall, second_try
-from data_gen.teacher.prompts import FILTER_VERSION, filter_prompt
+from data_gen.hotpot_subq.labelling import Decision
+from data_gen.hotpot_subq.run import (
+    ENDPOINT_TIMEOUT,
+    PromptLimit,
+    add_call_options,
+    add_stage_options,
+    check_call_options,
+    positive,
+    question_files,
+)
+from data_gen.hotpot_subq.stage import QuestionWriter, StagePlan, run_stage
+from data_gen.sources.arguments import named_path
+from data_gen.teacher.open_teacher import Teacher, endpoint_teacher, no_teacher
+from data_gen.teacher.prompts import FILTER_VERSION, Asker, TeacherCall, filter_prompt, second_try
 from inference.engines.contract import Request, Sampling
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
@@ -25,6 +37,8 @@ UNREADABLE = "the teacher's answer has no document numbers"
 ANSWER_DROPPED = "the teacher drops the document with the answer"
 _NUMBERS = re.compile(r"[0-9]{1,4}(?:\s*(?:,|;|&|and|\s)\s*[0-9]{1,4})*", re.IGNORECASE)
 _LABEL = re.compile(r"^(?:output|answer|docs?|documents?)\s*:\s*", re.IGNORECASE)
+SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
+MAX_NEW_TOKENS = 32
 
 
 @dataclass(frozen=True)
@@ -115,3 +129,58 @@ def read_numbers(text: str, documents: int) -> list[int] | None:
         return None
     numbers = list(dict.fromkeys(map(int, re.findall("[0-9]+", words))))
     return numbers if all(1 <= number <= documents for number in numbers) else None
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The stage's options."""
+    add = parser.add_argument
+    add(
+        "--source", type=named_path(SOURCES), action="append", required=True, metavar="NAME=PATH",
+        help=f"questions with supporting facts, several times; NAME: {', '.join(SOURCES)}",
+    )  # fmt: skip
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--teacher-model", metavar="NAME", help="model of the endpoint to ask")
+    asked.add_argument(
+        "--keep-all", action="store_true", help="ask nobody: the rules about documents alone"
+    )
+    add(
+        "--documents", choices=UNITS, default="paragraphs",
+        help="what a document is: a paragraph, or each supporting sentence as in RAS Fig. 7 "
+        "(%(default)s)",
+    )  # fmt: skip
+    add(
+        "--max-document-tokens", type=positive(int), default=2000, metavar="N",
+        help="a longer document loses its end (%(default)s)",
+    )  # fmt: skip
+    add_stage_options(parser)
+    add_call_options(parser, MAX_NEW_TOKENS)
+
+
+def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error where options contradict each other."""
+    check_call_options(parser, options)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the stage."""
+    teacher = _teacher(options)
+    rules = DocumentRules(options.documents, options.max_document_tokens, teacher.count_tokens)
+    limit = PromptLimit(options.max_prompt_tokens, teacher.count_tokens)
+    stage = DocumentFilter(rules, limit, options.keep_all, options.max_new_tokens)
+    settings = {
+        "version": FILTER_VERSION,
+        "documents": options.documents,
+        "max_document_tokens": options.max_document_tokens,
+        "max_prompt_tokens": options.max_prompt_tokens,
+        "max_new_tokens": options.max_new_tokens,
+    }
+    files = question_files(options, options.source)
+    plan = StagePlan("filter", files, stage.decide, teacher, QuestionWriter, settings)
+    run_stage(plan, options)
+
+
+def _teacher(options: argparse.Namespace) -> Teacher:
+    if options.keep_all:
+        return no_teacher()
+    timeout = options.timeout or ENDPOINT_TIMEOUT
+    return endpoint_teacher(options.teacher_model, options.concurrency, timeout)

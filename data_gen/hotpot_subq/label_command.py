@@ -6,21 +6,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from data_gen.card import token_counter, write_card
-from data_gen.checked_samples import CheckedSamples, check_labels
-from data_gen.figures import RasFigures
-from data_gen.held_out import HeldOutQuestions
-from data_gen.hotpot_subq.algorithm_one import FIRST_PLANS, AlgorithmOptions
-from data_gen.hotpot_subq.call_options import positive
+from common.tables import emit_json, print_table
+from data_gen.build.cards import RasFigures, token_counter, write_card
+from data_gen.build.splits import write_splits
+from data_gen.facts.held_out import HeldOutQuestions
+from data_gen.facts.passage_triples import PassageTriples
 from data_gen.hotpot_subq.direct_answers import read_right_ids
-from data_gen.hotpot_subq.labelling import Labelling
-from data_gen.hotpot_subq.question_files import QuestionFiles
-from data_gen.passage_triples import PassageTriples
-from data_gen.source_args import NamedPath, add_common_options, named_path, source_entry
-from data_gen.streaming.observed import observed
-from data_gen.streaming.workspace import output
-from data_gen.write_splits import write_splits
-from evaluation.report import emit_json, print_table
+from data_gen.hotpot_subq.documents import QuestionFiles
+from data_gen.hotpot_subq.labelling import FIRST_PLANS, AlgorithmOptions, Labelling
+from data_gen.hotpot_subq.run import positive
+from data_gen.samples.labels import CheckedSamples, check_labels
+from data_gen.sources.arguments import NamedPath, add_common_options, named_path, source_entry
+from data_gen.streaming.files import observed, output
 from models.formats.records import RasSample
 
 ADDED_SOURCES = ("contract", "arc", "asqa", "instructions")

@@ -1,23 +1,144 @@
-"""Samples of all sources of HotpotQA-SUBQ, and what became of each question."""
+"""Labels of the states that Algorithm 1 of RAS passes."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tqdm import tqdm
 
-from data_gen.hotpot_subq.algorithm_one import (
-    AlgorithmOptions,
-    algorithm_samples,
-    answer_sample,
-    document_steps,
-)
-from data_gen.hotpot_subq.question_files import QuestionFiles
-from data_gen.passage_triples import PassageTriples
-from data_gen.trajectories import instructed_question, no_retrieval_samples
-from models.formats.records import QuestionRecord, RasSample
+from data_gen.facts.passage_triples import PassageTriples
+from data_gen.facts.solving_steps import context_passages
+from data_gen.hotpot_subq.documents import QuestionFiles
+from data_gen.samples.trajectories import instructed_question, no_retrieval_samples
+from data_gen.teacher.prompts import Asker
+from models.formats.planning import HistoryStep, Plan, PlanAction, format_plan
+from models.formats.records import PassageRecord, QuestionRecord, RasSample
+from models.formats.triples import Triple
 
+FIRST_PLANS = ("question", "subquery", "none")
+TriplesOf = Callable[[PassageRecord], Sequence[Triple]]
 MakeSamples = Callable[[QuestionRecord], tuple[str, list[RasSample]]]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A question as a stage leaves it.
+
+    outcome: one of the stage's own words; each question has exactly one. kept: the next stage
+    gets it. failed: the teacher gave no answer, so that another run may decide otherwise. notes:
+    what else befell it, any number. prediction: a base model's answer, if asked.
+    """
+
+    record: QuestionRecord
+    outcome: str
+    kept: bool = False
+    failed: bool = False
+    notes: tuple[str, ...] = ()
+    prediction: str | None = None
+
+
+Decide = Callable[[QuestionRecord, Asker], Awaitable[Decision]]
+
+
+@dataclass
+class DecisionCounts:
+    """How many questions had which outcome."""
+
+    kept: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def take(self, decision: Decision) -> None:
+        """Count one question."""
+        counter = self.kept if decision.kept else self.left_out
+        (self.failed if decision.failed else counter)[decision.outcome] += 1
+        self.notes.update(decision.notes)
+
+    def check(self, read: int) -> None:
+        """Raise ValueError unless every question that was read has one outcome."""
+        counted = self.kept.total() + self.left_out.total() + self.failed.total()
+        if counted != read:
+            raise ValueError(f"{read} questions were read and {counted} have an outcome")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts by outcome, sorted by name."""
+        return {
+            "questions": self.kept.total() + self.left_out.total() + self.failed.total(),
+            **{name: dict(sorted(counter.items())) for name, counter in vars(self).items()},
+        }
+
+    def rows(self) -> list[list[Any]]:
+        """Rows of a table: kind, outcome, questions."""
+        counters = vars(self).items()
+        return [[kind, name, n] for kind, c in counters for name, n in sorted(c.items())]
+
+
+@dataclass(frozen=True)
+class AlgorithmOptions:
+    """What the algorithm leaves open.
+
+    first_plan: the label of an empty history where retrieval is needed. As printed the algorithm
+    gives it none, and a planner would only ever see [NO_RETRIEVAL] there: "question" asks for the
+    question itself, as the loop does (eq. 1), "subquery" for the first sub-query. max_triples: of
+    a document, the first ones; None keeps all.
+    """
+
+    first_plan: str = "question"
+    max_triples: int | None = None
+
+
+def document_steps(
+    record: QuestionRecord, triples_of: TriplesOf, options: AlgorithmOptions
+) -> list[HistoryStep]:
+    """Each sub-query with the triples of its document (line 12).
+
+    A decomposition step without a document has none.
+    """
+    passages = context_passages(record)
+    steps = []
+    for step in record.question_decomposition:
+        index = step.paragraph_support_idx
+        found = [] if index is None else list(dict.fromkeys(triples_of(passages[index])))
+        steps.append(HistoryStep(step.question, tuple(found[: options.max_triples])))
+    return steps
+
+
+def algorithm_samples(
+    record: QuestionRecord, steps: Sequence[HistoryStep], right: bool, options: AlgorithmOptions
+) -> list[RasSample]:
+    """Planning samples in order and the answering sample last.
+
+    right: the base model's own answer is that of the record (line 4); then nothing is retrieved.
+    """
+    if right:
+        return no_retrieval_samples(record, record.question)
+    samples = [_plan(record, [], plan) for plan in _first_plan(record, steps, options)]
+    for position in range(1, len(steps)):
+        plan = Plan(PlanAction.SUBQ, steps[position].subquery)
+        samples.append(_plan(record, steps[:position], plan))
+    samples.append(_plan(record, steps, Plan(PlanAction.SUFFICIENT)))
+    return [*samples, answer_sample(record, record.question, steps)]
+
+
+def answer_sample(
+    record: QuestionRecord, question: str, steps: Sequence[HistoryStep] = ()
+) -> RasSample:
+    """An answering sample; without steps it is marked [NO_RETRIEVAL] (RAS Fig. 12)."""
+    return RasSample(f"{record.id}/answer", "answer", question, list(steps), record.answer)
+
+
+def _first_plan(
+    record: QuestionRecord, steps: Sequence[HistoryStep], options: AlgorithmOptions
+) -> list[Plan]:
+    asked = {"question": [record.question], "subquery": [steps[0].subquery], "none": []}
+    return [Plan(PlanAction.SUBQ, text) for text in asked[options.first_plan]]
+
+
+def _plan(record: QuestionRecord, steps: Sequence[HistoryStep], plan: Plan) -> RasSample:
+    label = format_plan(plan)
+    return RasSample(f"{record.id}/plan/{len(steps)}", "plan", record.question, list(steps), label)
 
 
 @dataclass

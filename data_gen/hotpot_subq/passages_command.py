@@ -5,12 +5,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from common.tables import emit_json, print_table
+from data_gen.facts.passage_triples import passage_key
+from data_gen.facts.solving_steps import context_passages
 from data_gen.hotpot_subq.documents import kept_documents
-from data_gen.passage_triples import passage_key
-from data_gen.solving_steps import context_passages
-from data_gen.source_args import NamedPath, named_path
+from data_gen.sources.arguments import NamedPath, named_path
 from data_gen.sources.open_source import read_questions
-from evaluation.report import emit_json, print_table
 from models.formats.records import PassageRecord, write_records
 
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 from data_gen.sources import contract
-from data_gen.sources.checks import question_record
-from data_gen.sources.columns import as_objects
+from data_gen.sources.checks import as_objects, question_record
 from data_gen.sources.rows import Row
 from models.formats.fields import FieldReader
 from models.formats.records import QuestionRecord

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from common.licences import record_subsets
 from data_gen.sources.checks import triples_sample
 from data_gen.sources.rows import OnError, Row, convert_rows, read_rows
 from models.formats.fields import FieldReader
 from models.formats.prompts import passage_text
 from models.formats.records import TriplesSample
-from models.licences import record_subsets
 
 
 def read_contract_triples(

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.sources import contract
-from data_gen.sources.checks import question_record
-from data_gen.sources.columns import CONTEXT_COLUMNS, FACT_COLUMNS, list_items
+from data_gen.sources.checks import CONTEXT_COLUMNS, FACT_COLUMNS, list_items, question_record
 from data_gen.sources.rows import OnError, Row, convert_rows, read_rows
 from models.formats.fields import FieldReader
 from models.formats.records import QuestionRecord

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from data_gen.sources import contract, hotpotqa
-from data_gen.sources.checks import question_record
-from data_gen.sources.columns import EVIDENCE_COLUMNS, list_items
+from data_gen.sources.checks import EVIDENCE_COLUMNS, list_items, question_record
 from data_gen.sources.rows import OnError, Row, convert_rows, read_rows
 from models.formats.fields import FieldReader
 from models.formats.records import QuestionRecord

@@ -1,27 +1,92 @@
-"""Calls of a teacher: answered from the journal, bounded, tried again, and stopped by a cap."""
+"""Calls of a teacher: answered from the journal, bounded, tried again, and stopped."""
 
 import asyncio
+import random
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from data_gen.teacher.bill import Bill, StageBill
-from data_gen.teacher.calls import Answer, TeacherCall, call_key
 from data_gen.teacher.journal import Journal, JournalError
-from data_gen.teacher.retries import RetryPolicy, is_transient, may_be_billed, told_seconds
-from data_gen.teacher.spending import Amount, Prices, SpendCap, SpendCapError
-from inference.engines.contract import Engine
-from inference.engines.errors import (
+from data_gen.teacher.prompts import Answer, TeacherCall, call_key
+from data_gen.teacher.spending import Amount, Bill, Prices, SpendCap, SpendCapError, StageBill
+from inference.engines.contract import (
     AccessError,
+    DeadlineExceededError,
+    Engine,
     EngineClosedError,
+    EngineDiedError,
     EngineError,
+    TransientError,
     UnknownAdapterError,
     UnsupportedRequestError,
 )
 
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 # What every other call would meet too.
 HOPELESS = (AccessError, EngineClosedError, UnknownAdapterError, UnsupportedRequestError)
+
+
+def is_transient(error: EngineError) -> bool:
+    """Whether the same call may succeed later."""
+    return isinstance(error, TransientError | DeadlineExceededError | EngineDiedError)
+
+
+def may_be_billed(error: EngineError) -> bool:
+    """Whether an answer may have been paid for that never came."""
+    if isinstance(error, TransientError):
+        return error.may_be_billed
+    return isinstance(error, DeadlineExceededError | EngineDiedError)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Exponential back-off with full jitter; an endpoint's own word comes first.
+
+    attempts: of one call, the first included. base_seconds: the longest first wait; it doubles
+    with each attempt up to longest_seconds. longest_told_seconds: an endpoint that asks to wait
+    for longer ends the run.
+    """
+
+    attempts: int = 10
+    base_seconds: float = 1.0
+    longest_seconds: float = 60.0
+    longest_told_seconds: float = 3600.0
+
+    def wait_seconds(self, failed_attempts: int, error: EngineError) -> float:
+        """How long to wait after so many failed attempts; at least what the endpoint asks for."""
+        longest = min(self.longest_seconds, self.base_seconds * 2 ** (failed_attempts - 1))
+        return (told_seconds(error) or 0.0) + random.uniform(0.0, longest)
+
+
+def told_seconds(error: EngineError) -> float | None:
+    """How long the endpoint asks to wait, if it does."""
+    return error.retry_after if isinstance(error, TransientError) else None
+
+
+async def ordered_map(
+    items: Iterable[ItemT], work: Callable[[ItemT], Awaitable[ResultT]], window: int
+) -> AsyncGenerator[ResultT, None]:
+    """Results of `work` in order, at most `window` items begun and not yet given out.
+
+    When one raises, those that were begun are waited for before its error goes on: what they pay
+    for is kept.
+    """
+    begun: deque[asyncio.Future[ResultT]] = deque()
+    try:
+        for item in items:
+            if len(begun) >= window:
+                yield await begun[0]
+                begun.popleft()
+            begun.append(asyncio.ensure_future(work(item)))
+        while begun:
+            yield await begun[0]
+            begun.popleft()
+    finally:
+        await asyncio.gather(*begun, return_exceptions=True)
 
 
 class CallFailedError(RuntimeError):

@@ -1,33 +1,148 @@
-"""Every call that a teacher was sent, in an append-only file: no answer is ever paid for twice.
+"""Every call that a teacher was sent, in an append-only file: no answer is ever paid for twice."""
 
-One JSON object a line. `begin`: an attempt is about to be sent, with the most that it can cost.
-`answer`: its text and what it cost. `failure`: its kind and message, and whether the endpoint may
-have charged for it; a call that failed is made again by the next run. An attempt that was begun
-and has neither was in flight when the process was killed.
-
-A line goes to the operating system in one write before anything is built on it, so that a killed
-process loses nothing that it knew. It is forced to the disk at most once in SYNC_SECONDS and when
-the journal is closed: a power cut may cost the answers since then, which are then paid for again.
-"""
-
+import fcntl
 import json
 import logging
 import os
 import shutil
+import socket
 import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_gen.teacher.calls import Answer, TeacherCall
-from data_gen.teacher.journal_lines import JournalContents, read_journal
+from data_gen.teacher.prompts import Answer, TeacherCall
 from data_gen.teacher.spending import Amount
-from data_gen.teacher.writer_lock import WriterLock
+from models.formats.fields import RecordError
 
+_REMEDY = "Remove the line; its call is then made again"
+_START = b'{"event": "begin"'
 logger = logging.getLogger(__name__)
 
 SYNC_SECONDS = 1.0
 # No call is begun on a disk with less room: the answers under way must find their place.
 LEAST_FREE_BYTES = 16 * 2**20
+
+
+class WriterLockError(OSError):
+    """Another process writes the file; the message names it."""
+
+
+class WriterLock:
+    """An advisory lock on `<path>.lock`, which holds who has it."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the lock at once. Raises WriterLockError when another process has it."""
+        self._file = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._file, 200).decode("utf-8", "replace").strip()
+            os.close(self._file)
+            raise WriterLockError(
+                f"{path}: is being written by {holder or 'another process'}. Wait until it has "
+                "ended, or name another journal"
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+
+    def release(self) -> None:
+        """Let others write. The file stays: removing it would let two processes lock two files."""
+        os.close(self._file)
+
+
+@dataclass
+class JournalContents:
+    """Everything that a journal tells.
+
+    answers: by key. confirmed: what these cost. lost: the most that attempts without an answer
+    may have cost. open: the upper bounds of attempts that have not ended, by key. failures: how
+    many attempts ended so, by kind. whole_bytes: the length up to the last whole line. torn: what
+    stands behind it.
+    """
+
+    answers: dict[str, Answer] = field(default_factory=dict)
+    confirmed: Amount = field(default_factory=Amount)
+    lost: Amount = field(default_factory=Amount)
+    open: dict[str, Amount] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+    whole_bytes: int = 0
+    torn: bytes = b""
+
+    def committed(self) -> Amount:
+        """What was paid, what may have been paid for nothing, and what is under way."""
+        return self.confirmed + self.lost_at_most()
+
+    def lost_at_most(self) -> Amount:
+        """What may have been paid for nothing, or is under way."""
+        return sum(self.open.values(), self.lost)
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take in one line's object. Raises KeyError, TypeError or ValueError on another form."""
+        kind, key = event["event"], event["key"]
+        if kind == "begin":
+            # The attempt before it was cut off by a kill.
+            self.lost += self.open.pop(key, Amount())
+            self.open[key] = Amount(int(event["most_tokens"]), float(event["most_cost"]))
+        elif kind == "answer":
+            answer = _read_answer(event)
+            self.answers[key] = answer
+            self.confirmed += Amount(answer.input_tokens + answer.output_tokens, answer.cost)
+            self.open.pop(key, None)
+        elif kind == "failure":
+            self.failures[str(event["error"])] += 1
+            most = self.open.pop(key, Amount())
+            self.lost += most if event["may_be_billed"] else Amount()
+        else:
+            raise ValueError(f"event {kind!r}")
+
+
+def _read_answer(event: Mapping[str, Any]) -> Answer:
+    return Answer(
+        str(event["text"]),
+        str(event["finish_reason"]),
+        int(event["input_tokens"]),
+        int(event["output_tokens"]),
+        float(event["cost"]),
+    )
+
+
+def read_journal(path: Path) -> JournalContents:
+    """Read a journal, also while another process writes it; half a line at the end is left out.
+
+    Raises:
+        RecordError: a line in its midst that is no event of a journal.
+    """
+    contents = JournalContents()
+    if not path.is_file():
+        return contents
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            problem = _take_line(contents, line)
+            if not problem:
+                contents.whole_bytes += len(line)
+                continue
+            # Of the last line a kill or a power cut may have left anything.
+            if number == 1 and not line.startswith(_START[: len(line)]):
+                remedy = "Name another file for the journal"
+                raise RecordError(str(path), "(file)", "is there and is no journal", remedy)
+            if lines.read(1):
+                raise RecordError(f"{path}:{number}", "(line)", problem, _REMEDY)
+            contents.torn = line
+    return contents
+
+
+def _take_line(contents: JournalContents, line: bytes) -> str:
+    """Take one line in; what is wrong with it, or nothing."""
+    if not line.endswith(b"\n"):
+        return "cut short"
+    try:
+        contents.take(json.loads(line))
+    except (ValueError, KeyError, TypeError) as error:
+        return f"no event of a journal ({type(error).__name__}: {error})"
+    return ""
 
 
 class JournalError(OSError):

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inference.engines.contract import Engine
+from inference.engines.contract import Engine, EngineOptions
 from inference.engines.open_engine import build_engine
 from inference.engines.openai import CHARACTERS_A_TOKEN
-from inference.engines.options import EngineOptions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -56,11 +55,11 @@ def no_teacher() -> Teacher:
     return Teacher("none", refuse, estimated_tokens)
 
 
-# models.backbone and models.checkpoint bring torch, which an endpoint needs none of.
+# models.files.backbone and models.files.checkpoint bring torch, which an endpoint needs none of.
 def backbone_teacher(name: str, options: EngineOptions) -> Teacher:
     """A plain model that runs here. Raises TeacherError."""
-    from models.backbone import BackboneNotFoundError, backbone_id, load_tokenizer
-    from models.cache import CacheFolderError
+    from common.cache import CacheFolderError
+    from models.files.backbone import BackboneNotFoundError, backbone_id, load_tokenizer
 
     try:
         model, count = f"{name} {backbone_id(name)} {options.dtype}", _counter(load_tokenizer(name))
@@ -74,10 +73,10 @@ def writer_teacher(folder: Path, options: EngineOptions) -> Teacher:
 
     Raises TeacherError for a folder that holds none.
     """
-    from models.backbone import BackboneNotFoundError, load_tokenizer
-    from models.cache import CacheFolderError
-    from models.checkpoint import CheckpointError, component_fingerprint
-    from models.instruction_tuned import COMPONENT, read_helper_config
+    from common.cache import CacheFolderError
+    from models.files.backbone import BackboneNotFoundError, load_tokenizer
+    from models.files.checkpoint import CheckpointError, component_fingerprint
+    from models.helper import COMPONENT, read_helper_config
 
     try:
         settings = read_helper_config(folder, "subquery")

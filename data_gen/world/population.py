@@ -1,18 +1,174 @@
-"""The whole world from a seed."""
+"""The whole world from a seed: countries and cities, persons, their families and their lives."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from random import Random
 
 from data_gen.world.creations import add_offices, add_organisations, add_works
+from data_gen.world.dates import random_date
 from data_gen.world.names import NameMaker
-from data_gen.world.people import add_lives, add_people
-from data_gen.world.places import add_places
-from data_gen.world.schema import Kind, World, entity_counts
+from data_gen.world.schema import Entity, Kind, World, entity_counts
 
+OCCUPATIONS = (
+    "painter",
+    "botanist",
+    "violinist",
+    "architect",
+    "journalist",
+    "chemist",
+    "lawyer",
+    "actor",
+    "engineer",
+    "poet",
+    "surgeon",
+    "historian",
+    "photographer",
+    "economist",
+    "geologist",
+    "translator",
+    "sculptor",
+    "astronomer",
+    "playwright",
+    "librarian",
+)
+AWARD_PATTERNS = ("{root} Prize", "{root} Medal", "Order of {root}", "{root} Award")
+FIRST_BIRTH_YEAR, LAST_BIRTH_YEAR = 1880, 2000
 # Told in the object's passage and not in the subject's: one such fact in thirty-three.
 INVERSE_PREDICATES = ("director", "author", "performer", "founded by")
 INVERSE_SHARE = 0.03
+
+
+def _spread(rng: Random, children: list[Entity], parents: list[Entity]) -> list[Entity]:
+    """A parent for each child, every parent at least once where there are children enough."""
+    own = [parents[i] if i < len(parents) else rng.choice(parents) for i in range(len(children))]
+    rng.shuffle(own)
+    return own
+
+
+def add_places(world: World, rng: Random, names: NameMaker, counts: dict[Kind, int]) -> None:
+    """Add the map: a city names its region, a region its country, both levels their capital."""
+    countries = [world.add(Kind.COUNTRY, names.root(3)) for _ in range(counts[Kind.COUNTRY])]
+    regions = [world.add(Kind.REGION, names.root(3)) for _ in range(counts[Kind.REGION])]
+    cities = [world.add(Kind.CITY, names.root()) for _ in range(counts[Kind.CITY])]
+    cities_of: dict[int, list[Entity]] = {entity.index: [] for entity in countries + regions}
+    for region, country in zip(regions, _spread(rng, regions, countries), strict=True):
+        world.relate(region, "country", country)
+    for city, region in zip(cities, _spread(rng, cities, regions), strict=True):
+        world.relate(city, "located in", region)
+        cities_of[region.index].append(city)
+        country_index = world.facts[region.index]["country"].object
+        assert country_index is not None
+        cities_of[country_index].append(city)
+    for entity in countries + regions:
+        world.relate(entity, "capital", rng.choice(cities_of[entity.index]))
+    for entity in countries + regions + cities:
+        _add_details(world, rng, names, entity)
+
+
+def _add_details(world: World, rng: Random, names: NameMaker, place: Entity) -> None:
+    if place.kind is Kind.COUNTRY:
+        world.describe(place, "official language", names.root(2) + "ish")
+    if rng.random() < 0.7:
+        world.date(place, "inception", random_date(rng, 1100, 1899, year_only=0.7))
+    if rng.random() < 0.7:
+        world.describe(place, "population", f"{rng.randint(21, 9_800) * 1_000 + 100:,}")
+
+
+def country_of_city(world: World, city: Entity) -> Entity:
+    """The country of the region in which a city lies."""
+    region = world.facts[city.index]["located in"].object
+    assert region is not None
+    country = world.facts[region]["country"].object
+    assert country is not None
+    return world.entities[country]
+
+
+class _Ages:
+    """People by gender and year of birth, to find a parent or spouse of a fitting age."""
+
+    def __init__(self) -> None:
+        self._by_year: dict[tuple[str, int], list[Entity]] = defaultdict(list)
+
+    def add(self, person: Entity, year: int) -> None:
+        self._by_year[person.gender, year].append(person)
+
+    def pick(self, rng: Random, gender: str, first: int, last: int) -> Entity | None:
+        years = [year for year in range(first, last + 1) if self._by_year.get((gender, year))]
+        return rng.choice(self._by_year[gender, rng.choice(years)]) if years else None
+
+
+def add_people(world: World, rng: Random, names: NameMaker, count: int) -> None:
+    """Add `count` persons, the oldest first, with dates of birth and families."""
+    years = sorted(rng.randint(FIRST_BIRTH_YEAR, LAST_BIRTH_YEAR) for _ in range(count))
+    ages = _Ages()
+    for year in years:
+        gender = rng.choice("fm")
+        father = ages.pick(rng, "m", year - 45, year - 22) if rng.random() < 0.4 else None
+        mother = _mother(world, rng, ages, father, year)
+        surname = father.name.split()[-1] if father else names.surname()
+        person = world.add(Kind.PERSON, names.person(gender, surname), gender)
+        world.describe(person, "occupation", rng.choice(OCCUPATIONS))
+        world.date(person, "date of birth", random_date(rng, year, year, year_only=0.15))
+        if father:
+            world.relate(person, "father", father)
+        if mother:
+            world.relate(person, "mother", mother)
+        _marry(world, rng, ages, person, year)
+        ages.add(person, year)
+
+
+def _mother(
+    world: World, rng: Random, ages: _Ages, father: Entity | None, year: int
+) -> Entity | None:
+    """The father's wife where she is of age, or now and then some other woman."""
+    if father and "spouse" in world.facts[father.index]:
+        wife = world.facts[father.index]["spouse"].object
+        assert wife is not None
+        born = world.facts[wife]["date of birth"].date
+        assert born is not None
+        return world.entities[wife] if year - 45 <= born.year <= year - 18 else None
+    if rng.random() < 0.3:
+        return ages.pick(rng, "f", year - 42, year - 20)
+    return None
+
+
+def _marry(world: World, rng: Random, ages: _Ages, person: Entity, year: int) -> None:
+    """Marry a person, half of the time, to somebody who is single and no close relative."""
+    if rng.random() < 0.35:
+        return
+    other = "m" if person.gender == "f" else "f"
+    spouse = ages.pick(rng, other, year - 10, year)
+    if spouse is None or "spouse" in world.facts[spouse.index]:
+        return
+    if spouse.name.split()[-1] == person.name.split()[-1]:
+        return
+    world.relate(person, "spouse", spouse)
+    world.relate(spouse, "spouse", person)
+
+
+def add_lives(world: World, rng: Random, names: NameMaker) -> None:
+    """Add where people were born and what they did, once places and organisations exist."""
+    people = world.of_kind(Kind.PERSON)
+    cities, countries = world.of_kind(Kind.CITY), world.of_kind(Kind.COUNTRY)
+    groups = {
+        "educated at": (world.of_kind(Kind.UNIVERSITY), 0.5),
+        "employer": (world.of_kind(Kind.COMPANY), 0.4),
+        "member of sports team": (world.of_kind(Kind.CLUB), 0.15),
+    }
+    awards = [names.from_pattern(AWARD_PATTERNS) for _ in range(max(6, int(len(people) ** 0.5)))]
+    for person in people:
+        birthplace = rng.choice(cities)
+        home = country_of_city(world, birthplace) if rng.random() < 0.7 else rng.choice(countries)
+        if rng.random() < 0.8:
+            world.relate(person, "place of birth", birthplace)
+        if rng.random() < 0.8:
+            world.relate(person, "country of citizenship", home)
+        if rng.random() < 0.3:
+            world.describe(person, "award received", rng.choice(awards))
+        for predicate, (choices, probability) in groups.items():
+            if rng.random() < probability:
+                world.relate(person, predicate, rng.choice(choices))
 
 
 def build_population(entities: int, seed: int) -> World:

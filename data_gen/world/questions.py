@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
 
-from data_gen.world.chains import make_chain, make_single
+from data_gen.world.chains import IntersectionMaker, make_chain, make_single
 from data_gen.world.drafts import Draft, Library
-from data_gen.world.intersections import IntersectionMaker
-from data_gen.world.pairs import Balance, PairMaker
-from data_gen.world.self_contained import make_self_contained
+from data_gen.world.pairs import Balance, PairMaker, make_self_contained
 
 # Shares of the makers in a data set; chains are listed by their number of relations.
 MIXTURE = {

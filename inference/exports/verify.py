@@ -1,37 +1,118 @@
-"""Whether an export computes what its component does: loaded by plain libraries, same tokens."""
+"""The exports of a component, and a check that each computes what the component does."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from inference.components import Component
-from inference.engines.contract import Request
-from inference.engines.graph_inputs import collate_requests, to_subgraphs
-from inference.exports.prefix import PEFT_FOLDER, PREFIX_FILE
-from inference.exports.sample_requests import sample_requests
-from inference.exports.targets import Target
-from models.backbone import load_backbone, load_tokenizer
+from inference.engines.contract import Request, Sampling
+from inference.engines.served import collate_requests, to_subgraphs
+from inference.exports.models import ExportError
+from inference.opening.components import (
+    Component,
+    conditions_requests,
+    helper_requests,
+    reader_inputs,
+    triples_requests,
+)
+from inference.retrieval.passages import Passage
+from models.component import ADAPTER_WEIGHTS
 from models.condition_extractor import COMPONENT as TRI_RAG
-from models.condition_extractor import ConditionExtractor
-from models.graph import GraphBatch
+from models.condition_extractor import Adaptation, ConditionExtractor
+from models.files.backbone import load_backbone, load_tokenizer
+from models.files.prefix import PEFT_FOLDER, PREFIX_FILE
+from models.files.sentence_encoder import load_sentence_encoder
+from models.files.text_table import TextFeatures
+from models.formats.helpers import decompose_prompt
+from models.formats.planning import History, HistoryStep
+from models.formats.records import Task
+from models.formats.triples import Triple
 from models.graph_llm import COMPONENT as RAS
-from models.graph_llm import GraphLLM, load_graph_encoder
-from models.instruction_tuned import COMPONENT as HELPER
-from models.instruction_tuned import InstructionTuned
-from models.lora import ADAPTER_WEIGHTS
-from models.prefix_tuning import PROMPT_EMBEDDINGS
-from models.sentence_encoder import load_sentence_encoder
-from models.text_table import TextFeatures
+from models.graph_llm import GraphLLM, GraphLLMConfig, load_graph_encoder
+from models.helper import COMPONENT as HELPER
+from models.helper import InstructionTuned
+from models.parts.graph import GraphBatch
+from models.parts.prefix_tuning import PROMPT_EMBEDDINGS
 from models.text_to_triples import TextToTriples
 
+Target = Literal["hf", "peft", "prefix", "graph"]
+TARGETS: tuple[Target, ...] = ("hf", "peft", "prefix", "graph")
+NEEDS: dict[Target, str] = {
+    "hf": "weights of a language model, merged",
+    "peft": "a LoRA adapter",
+    "prefix": "a prompt in every layer",
+    "graph": "a graph encoder",
+}
+PASSAGES = (
+    Passage("1", "Ada Brandt", "Ada Brandt (3 May 1921 - 1990) was a Danish film director."),
+    Passage("2", "The Long Pier", "The Long Pier is a 1954 drama directed by Ada Brandt."),
+    Passage("3", "Odense", "Odense is the third largest city of Denmark. It lies on Funen."),
+)
+QUESTION = "When was the director of The Long Pier born?"
+STEPS = (
+    HistoryStep(QUESTION, (Triple("The Long Pier", "director", "Ada Brandt"),)),
+    HistoryStep("Ada Brandt date of birth", (Triple("Ada Brandt", "born", "3 May 1921"),)),
+)
 NEW_TOKENS = 32
 Source = GraphLLM | TextToTriples | ConditionExtractor | InstructionTuned
 Inputs = dict[str, Tensor]
+
+
+def targets_of(config: Mapping[str, Any]) -> tuple[Target, ...]:
+    """The targets that a component's configuration allows."""
+    if config["component"] == TRI_RAG and config["adaptation"] != Adaptation.lora:
+        return () if config["adaptation"] == Adaptation.pretrained else ("prefix",)
+    if config["component"] == RAS and GraphLLMConfig.from_dict(config).graph is not None:
+        return ("hf", "peft", "graph")
+    return ("hf", "peft") if config["lora_rank"] > 0 else ("hf",)
+
+
+def check_target(folder: Path, config: Mapping[str, Any], target: Target) -> None:
+    """Refuse a target that the component has nothing for.
+
+    Raises:
+        ExportError: naming what the target needs and what can be had instead.
+    """
+    possible = targets_of(config)
+    if target not in possible:
+        instead = f"export it to {' or '.join(possible)}" if possible else "it learned nothing"
+        raise ExportError(
+            f"{folder} holds the component '{config['component']}', which has not {NEEDS[target]}: "
+            f"{target} is not possible; {instead}"
+        )
+
+
+def check_out(out: Path, marker: str) -> None:
+    """Refuse a folder that holds something else; an earlier export is replaced.
+
+    marker: the file that an export has.
+
+    Raises:
+        ExportError: naming the folder.
+    """
+    if out.exists() and not (out.is_dir() and ((out / marker).is_file() or not any(out.iterdir()))):
+        raise ExportError(f"{out} exists and is no export: name a new folder")
+
+
+def sample_requests(component: Component) -> list[Request]:
+    """Passages for an extractor, questions for a helper, plans and answers of growing histories
+    for RAS."""
+    if component.config["component"] == HELPER:
+        ask = helper_requests(component)
+        return [ask(decompose_prompt(text)) for text in (QUESTION, *(p.text for p in PASSAGES))]
+    if component.config["component"] != RAS:
+        is_tri_rag = component.config["component"] == TRI_RAG
+        make = conditions_requests(component) if is_tri_rag else triples_requests(component)
+        return [make(passage) for passage in PASSAGES]
+    read = reader_inputs(component)
+    tasks: tuple[Task, ...] = ("plan", "answer")
+    histories = [History(QUESTION, STEPS[:length]) for length in range(len(STEPS) + 1)]
+    return [read(task, history, Sampling()).request for task in tasks for history in histories]
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,20 @@
-"""Solves a sub-question's triples in their order, with graph and text together
-(Trig-Nav §3.3 and 3.4, eq. 5 to 8)."""
+"""The triples of a sub-question in their order, solved with graph and text together."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
 
-from inference.loops.graph_evidence import EvidenceGatherer
-from inference.loops.model_steps import ModelSteps
-from inference.loops.question_graph import QuestionGraph, name_key
+from inference.loops.graph_evidence import EvidenceGatherer, QuestionGraph, name_key
+from inference.loops.model import ModelSteps
 from inference.loops.trace import Trace, TraceStep
-from inference.loops.triple_chains import Knowledge, classify, in_solving_order, unknowns
 from inference.retrieval.passages import Passage
-from models.formats.decomposer import decompose_prompt
+from models.facts.triple_selection import select_triples
 from models.formats.evidence_answer import evidence_answer_prompt, is_insufficient
+from models.formats.helpers import decompose_prompt, parse_resolution, resolve_prompt
+from models.formats.planning import one_line
 from models.formats.prompts import passage_text
 from models.formats.query_triplets import (
     ANONYMOUS,
@@ -23,15 +24,111 @@ from models.formats.query_triplets import (
     parse_query_triplets,
     resolve,
 )
-from models.formats.resolver import parse_resolution, resolve_prompt
 from models.formats.subquestions import DECOMPOSE_INSTRUCTION, RESOLVE_INSTRUCTION, SubAnswer
 from models.formats.triples import Triple
-from models.triple_selection import select_triples
 
 DECOMPOSE_TOKENS = 256
 RESOLVE_TOKENS = 128
 MOST_TRIPLES = 8
 _NO_VALUES = frozenset({"unknown", "nothing", "none", "n/a", "not specified", "not mentioned"})
+
+
+class Knowledge(StrEnum):
+    """What kind of knowledge a sub-question asks for."""
+
+    FACTUAL = "factual"
+    ASSOCIATIVE = "associative"
+    CAUSAL = "causal"
+
+
+def factual_score(segment: Sequence[QueryTriplet]) -> float:
+    """1 for a single triple, else 0 (eq. 2)."""
+    return float(len(segment) == 1)
+
+
+def associative_score(segment: Sequence[QueryTriplet]) -> float:
+    """Share of the steps at which an object is the next subject, in the order given (eq. 3).
+
+    0 for fewer than two triples, for which the equation is not defined.
+    """
+    if len(segment) < 2:
+        return 0.0
+    ends = [_ends(triplet, place) for place, triplet in enumerate(segment)]
+    links = [one[1] == other[0] for one, other in pairwise(ends)]
+    return sum(links) / len(links)
+
+
+def causal_score(segment: Sequence[QueryTriplet]) -> float:
+    """Share of the triples that point to the most frequent object (eq. 4); 0 for none."""
+    objects = Counter(_ends(triplet, place)[1] for place, triplet in enumerate(segment))
+    return max(objects.values(), default=0) / max(len(segment), 1)
+
+
+def classify(segment: Sequence[QueryTriplet]) -> Knowledge:
+    """The knowledge that a sub-question's triples ask for, in solving order.
+
+    Of a chain and a star that score the same, the chain. Two triples about one unknown subject
+    ("the film by X with Y") are no chain and count as causal: several pieces of evidence for one
+    entity.
+    """
+    if factual_score(segment):
+        return Knowledge.FACTUAL
+    chain, star = associative_score(segment), causal_score(segment)
+    return Knowledge.ASSOCIATIVE if chain >= star else Knowledge.CAUSAL
+
+
+def in_solving_order(triplets: Sequence[QueryTriplet]) -> list[QueryTriplet]:
+    """The triples so that each has one unknown at most that none before it finds (eq. 6 and 7).
+
+    What cannot be ordered, as in a circle of unknowns, stands last.
+    """
+    waiting, found, ordered = list(triplets), set[str](), list[QueryTriplet]()
+    while ready := [t for t in waiting if len(unknowns(t, found)) <= 1]:
+        first = ready[0]
+        waiting.remove(first)
+        ordered.append(first)
+        found.update(name for name in first.placeholders if name != ANONYMOUS)
+    return ordered + waiting
+
+
+def unknowns(triplet: QueryTriplet, found: Collection[str] = ()) -> list[str]:
+    """The open fields that are not found yet; each `?` counts, a `?name` once."""
+    names = [name.strip() for name in triplet.placeholders]
+    nameless = [name for name in names if name == ANONYMOUS]
+    return nameless + [n for n in dict.fromkeys(names) if n != ANONYMOUS and n not in found]
+
+
+def segments(triplets: Sequence[QueryTriplet]) -> list[list[QueryTriplet]]:
+    """Triples that share unknowns, together and in their order; each can be solved by itself."""
+    groups: list[tuple[set[str], list[int]]] = []
+    for place, triplet in enumerate(triplets):
+        names = {name for name in unknowns(triplet) if name != ANONYMOUS}
+        joined = [group for group in groups if group[0] & names]
+        groups = [group for group in groups if group not in joined]
+        places = [place, *(p for group in joined for p in group[1])]
+        groups.append((names.union(*(group[0] for group in joined)), sorted(places)))
+    ordered = sorted(places for _, places in groups)
+    return [[triplets[place] for place in places] for places in ordered]
+
+
+def segment_question(segment: Sequence[QueryTriplet]) -> str:
+    """A segment in words, for a search and for a trace."""
+    parts = [
+        f"What has {t.object} as its {t.predicate}?"
+        if is_placeholder(t.subject) and not is_placeholder(t.object)
+        else f"What is the {t.predicate} of {t.subject}?"
+        for t in segment
+    ]
+    return " ".join(parts)
+
+
+def _ends(triplet: QueryTriplet, place: int) -> tuple[str, str]:
+    """Subject and object as keys; each `?` means another thing."""
+    keys = []
+    for side, text in (("s", triplet.subject), ("o", triplet.object)):
+        key = one_line(text).casefold()
+        keys.append(f"{key}{side}{place}" if key == ANONYMOUS else key)
+    return keys[0], keys[1]
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,15 @@
-"""RAS: plan, retrieve, structure, repeat, answer (RAS §3, Fig. 1)."""
+"""RAS: plan, retrieve, structure, repeat, answer (RAS §3, Fig. 1); over given passages: §4.1."""
 
 import asyncio
 from dataclasses import dataclass, replace
 
-from inference.extraction import TripleExtractor
-from inference.loops.graph_reader import GraphReader
+from inference.indexes.extraction import TripleExtractor
+from inference.loops.model import GraphReader
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage, Retriever
-from models.formats.history import History, HistoryStep
-from models.formats.plan import PlanAction
+from models.facts.triple_selection import select_triples
+from models.formats.planning import History, HistoryStep, PlanAction
 from models.formats.records import QuestionRecord
-from models.triple_selection import select_triples
 
 
 @dataclass(frozen=True)
@@ -108,3 +107,35 @@ async def extract_step(
     known = [triple for step in trace.steps for triple in step.triples]
     kept = select_triples(subquery, trace.question, triples, max_triples, known)
     return TraceStep(subquery, passages, kept)
+
+
+def context_passages(record: QuestionRecord) -> list[Passage]:
+    """The paragraphs given with a question, as passages with ids of their own."""
+    return [
+        Passage(f"{record.id}/{index}", title, " ".join(s.strip() for s in sentences).strip())
+        for index, (title, sentences) in enumerate(record.context)
+    ]
+
+
+class StaticRasLoop:
+    """One round over the question's own context, then the answer."""
+
+    def __init__(
+        self, reader: GraphReader, extractor: TripleExtractor, max_triples: int = 60
+    ) -> None:
+        self.reader = reader
+        self.extractor = extractor
+        self.max_triples = max_triples
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Structure the record's context and answer. Raises ValueError when it has none."""
+        passages = context_passages(record)
+        if not passages:
+            raise ValueError(f"question {record.id}: ras_static needs passages in 'context'")
+        trace = Trace(record.question)
+        step = await extract_step(
+            record.question, passages, trace, self.extractor, self.max_triples
+        )
+        trace.steps.append(step)
+        trace.answer = await self.reader.answer(as_history(trace), trace)
+        return trace

@@ -6,25 +6,24 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inference.engines.contract import Engine, Request
-from inference.loops.passage_steps import chat_request
+from inference.indexes.propositions.index import proposition_text
+from inference.indexes.propositions.search import Found
+from inference.loops.model import chat_request
 from inference.loops.trace import Trace
-from inference.propositions.search import Found
-from inference.propositions.table import proposition_text
-from models.formats.claims import claim
-from models.formats.clue_prompts import (
+from models.formats.clues import (
     ResolutionInput,
+    parse_clues,
     prompted_decomposition,
     prompted_resolution,
 )
-from models.formats.clues import parse_clues
-from models.formats.decomposer import decompose_prompt
+from models.formats.conditions import claim
+from models.formats.helpers import decompose_prompt, parse_resolution, resolve_prompt
 from models.formats.prompts import passage_text
 from models.formats.query_triplets import (
     QueryTriplet,
     TripletState,
     parse_query_triplets,
 )
-from models.formats.resolver import parse_resolution, resolve_prompt
 
 MAX_DECOMPOSITION_TOKENS = 512
 MAX_RESOLUTION_TOKENS = 512

@@ -1,21 +1,22 @@
-"""TH-RAG: from topics to subtopics to entities to sentences (TH-RAG §3.2 and 3.3, Algorithm 2)."""
+"""TH-RAG: from topics to subtopics to entities to sentences (TH-RAG §3.2 and 3.3)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from inference.engines.contract import Constraint
-from inference.hierarchy.index import Evidence, HierarchyIndex, ScoredQuestion
-from inference.hierarchy.offers import SHORTLIST, Offer, TopicOffers
-from inference.loops.graph_reader import GraphReader
-from inference.loops.model_steps import ModelSteps
+from inference.indexes.hierarchy.index import Evidence, HierarchyIndex, ScoredQuestion
+from inference.indexes.hierarchy.offers import SHORTLIST, Offer, TopicOffers
+from inference.loops.model import GraphReader, ModelSteps
 from inference.loops.ras import as_history
-from inference.loops.topic_evidence import fit_topic_evidence
 from inference.loops.trace import Trace, TraceStep
+from inference.retrieval.passages import Passage
 from models.formats.evidence_answer import evidence_answer_prompt
+from models.formats.prompts import passage_text
+from models.formats.query_triplets import QueryTriplet, format_query_triplet
 from models.formats.records import QuestionRecord
-from models.formats.topic_choice import (
+from models.formats.topics import (
     BOUNDS,
     Choice,
     ChoiceLevel,
@@ -35,6 +36,40 @@ CHOICE_STEPS: dict[ChoiceLevel, str] = {
 """What the steps are called that a trained chooser takes over."""
 LONG_ANSWER_TOKENS = 100
 """A loop that may write more gives long answers (Table 9), else short ones (Table 10)."""
+
+
+def fit_topic_evidence(
+    evidence: Sequence[Evidence],
+    passages: Sequence[Passage],
+    budget: int,
+    count_tokens: Callable[[str], int],
+) -> tuple[str, int]:
+    """The context within a budget of tokens, and how many sentences and passages are left out.
+
+    Facts stand as `subject | predicate | object`, each sentence behind its document's title. The
+    best sentences come first, then the passages, best first; what would exceed the budget stops
+    the list. The first sentence stays whatever the budget.
+    """
+    sentences = [_sentence_block(item) for item in evidence]
+    around = [passage_text(passage.title, passage.text) for passage in passages]
+    kept: list[str] = []
+    used = 0
+    for piece in (*sentences, *around):
+        size = count_tokens(piece)
+        if kept and used + size > budget:
+            break
+        kept.append(piece)
+        used += size
+    lines = ["Sentences and their facts:", *kept[: len(sentences)]]
+    if len(kept) > len(sentences):
+        lines += ["", "Passages:", *kept[len(sentences) :]]
+    return "\n".join(lines), len(sentences) + len(around) - len(kept)
+
+
+def _sentence_block(item: Evidence) -> str:
+    facts = [QueryTriplet(t.subject, t.predicate, t.object) for t in item.triples]
+    lines = [passage_text(item.chunk.title, item.sentence), *map(format_query_triplet, facts)]
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
-"""What a loop did for one question: every step, the graph and the bill."""
+"""Every retrieval loop: a question in, a trace out, with every step, the graph and the bill."""
 
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from inference.engines.contract import Completion
 from inference.retrieval.passages import Passage
+from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
 OUTPUT_TOKEN_WEIGHT = 4
@@ -105,3 +106,15 @@ def _step_json(step: TraceStep) -> dict[str, Any]:
         "decision": step.decision,
         **({"propositions": found} if found else {}),
     }
+
+
+class Loop(Protocol):
+    """Answers questions; one instance serves many coroutines at once."""
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Answer one question; raises EngineError when the model cannot be reached.
+
+        Only the question is read, and `context` by loops over given passages; never the answer
+        or the annotations.
+        """
+        ...

@@ -5,18 +5,22 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference.loops.chain_solver import ChainSolver, SolvedChain, SubQuestion
-from inference.loops.graph_evidence import EvidenceGatherer
-from inference.loops.graph_reader import GraphReader
-from inference.loops.model_steps import ModelSteps
-from inference.loops.question_graph import QuestionGraph
+from inference.loops.chain_solver import (
+    ChainSolver,
+    SolvedChain,
+    SubQuestion,
+    segment_question,
+    segments,
+)
+from inference.loops.graph_evidence import EvidenceGatherer, QuestionGraph
+from inference.loops.model import GraphReader, ModelSteps
 from inference.loops.trace import Trace, TraceStep
-from inference.loops.triple_chains import segment_question, segments
-from inference.retrieval.fusion import reciprocal_rank_fusion
+from inference.retrieval.open_retriever import reciprocal_rank_fusion
 from inference.retrieval.passages import Hit, Passage
+from models.facts.triple_selection import select_triples
 from models.formats.evidence_answer import INSUFFICIENT, evidence_answer_prompt
-from models.formats.gap_judge import gap_prompt, parse_gap
-from models.formats.history import History, HistoryStep
+from models.formats.helpers import gap_prompt, parse_gap
+from models.formats.planning import History, HistoryStep
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
 from models.formats.subquestions import (
@@ -31,7 +35,6 @@ from models.formats.subquestions import (
     subquestions_prompt,
 )
 from models.formats.triples import Triple
-from models.triple_selection import select_triples
 
 JUDGE = "judge_gap"
 RECALL_TOKENS = 256

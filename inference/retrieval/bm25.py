@@ -10,6 +10,7 @@ import bm25s
 import numpy as np
 import Stemmer
 
+from common.files import atomic_directory
 from inference.retrieval.passages import (
     Hit,
     Passage,
@@ -20,7 +21,6 @@ from inference.retrieval.passages import (
     top_hits,
     write_meta,
 )
-from models.atomic import atomic_directory
 
 # Importing it turns its debug lines on.
 logging.getLogger("bm25s").setLevel(logging.WARNING)

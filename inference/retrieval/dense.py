@@ -9,6 +9,7 @@ from typing import Any
 import faiss
 import numpy as np
 
+from common.files import atomic_directory
 from inference.retrieval.passages import (
     Hit,
     Passage,
@@ -18,9 +19,8 @@ from inference.retrieval.passages import (
     require_passages,
     write_meta,
 )
-from models.atomic import atomic_directory
+from models.files.sentence_encoder import SentenceEncoder
 from models.formats.prompts import passage_text
-from models.sentence_encoder import SentenceEncoder
 
 INDEX_FILE = "index.faiss"
 HNSW_LINKS = 32

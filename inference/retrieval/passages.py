@@ -1,4 +1,4 @@
-"""The corpus, and what every retriever takes and gives."""
+"""The corpus, the part of it that questions come with, and what every retriever takes and gives."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from models.atomic import atomic_write
-from models.formats.plan import strip_tags
-from models.formats.records import PassageRecord, read_records
+from common.files import atomic_write
+from models.formats.planning import strip_tags
+from models.formats.records import PassageRecord, QuestionRecord, read_records
 
 Passage = PassageRecord
 META_FILE = "meta.json"
@@ -124,3 +125,29 @@ def check_meta(folder: Path, expected: dict[str, Any]) -> None:
 
 def _describe(meta: dict[str, Any]) -> str:
     return ", ".join(f"{field} {str(value)[:24]}" for field, value in meta.items())
+
+
+def documents_of_questions(
+    corpus: Iterable[Passage], path: Path, limit: int | None = None
+) -> list[Passage]:
+    """The passages that stand in the contexts of the first `limit` questions, spacing aside.
+
+    Raises:
+        EmptyCorpusError: none does.
+        RecordError: a question that cannot be read, with file, line and field.
+    """
+    wanted = {
+        _letters(title, *sentences)
+        for record in islice(read_records(path, QuestionRecord), limit)
+        for title, sentences in record.context
+    }
+    documents = [passage for passage in corpus if _letters(passage.title, passage.text) in wanted]
+    if not documents:
+        raise EmptyCorpusError(
+            f"no passage of the corpus stands in a context of {path}: name its questions' corpus"
+        )
+    return documents
+
+
+def _letters(*texts: str) -> str:
+    return "".join("".join(texts).split())

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from models.formats.history import one_line
+from models.formats.planning import one_line
 
 INSTRUCTION = """\
 You serve as an intelligent assistant, adept at facilitating users through complex, multi-hop \

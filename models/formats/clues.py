@@ -1,15 +1,11 @@
-"""Clues: query triplets as a prompted model reads and fills them, several in one text
-(T²RAG App. F)."""
+"""Clues of T²RAG: query triplets as a prompted model reads and fills them (T²RAG App. F)."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from models.formats.history import one_line
-from models.formats.query_triplets import (
-    ParsedQueryTriplets,
-    QueryTriplet,
-    parse_query_triplets,
-)
+from models.formats.planning import one_line
+from models.formats.query_triplets import ParsedQueryTriplets, QueryTriplet, parse_query_triplets
 
 _NAMES = ("Subject", "Predicate", "Object")
 _ANY = "|".join(_NAMES)
@@ -19,6 +15,85 @@ _RESTORED = re.compile(rf"(?P<name>{_ANY})\\(?P<escape>\\*)(?P<rest>\**\s*:)", r
 _MARK = r"(?:\n\s*[-*•]\s+)?(?<!\w)\**{}\**\s*:\**"
 _SUBJECT, _PREDICATE, _OBJECT = (re.compile(_MARK.format(name), re.IGNORECASE) for name in _NAMES)
 _NEXT = re.compile(r"\n|\s+\**(?:fully\s+resolved|newly\s+searchable)\s+clue", re.IGNORECASE)
+DECOMPOSE_INSTRUCTION = """\
+You are tasked with reasoning about a question and extracting the necessary knowledge triples to \
+answer it.
+
+Instructions:
+1. Think step by step about what information is needed to answer this question
+2. Form triples in the format: subject | predicate | object
+3. Use "?" as placeholder for unknown entities
+4. For comparative questions involving multiple entities, use distinct placeholders like ?entityA, \
+?directorA, ?directorB
+5. Extract multiple triples if the question requires complex reasoning
+
+Examples:
+Question: "What is the capital of France?"
+Reasoning: To answer this, I need to know what France's capital is.
+Triples:
+France | has capital | ?
+
+Question: "Who directed the movie that won Best Picture in 2020?"
+Reasoning: To answer this, I need to know which movie won Best Picture in 2020, and who directed \
+that movie.
+Triples:
+?movie | won Best Picture | 2020
+?movie | is directed by | ?
+
+Question: "Which film whose director was born first, MovieA or MovieB?"
+Reasoning: To answer this, I need to know the director of each movie, and the birth year of each \
+director to compare them.
+Triples:
+MovieA | is directed by | ?directorA
+MovieB | is directed by | ?directorB
+?directorA | was born in | ?
+?directorB | was born in | ?
+
+Provide your response in this format:
+Reasoning: [Your step-by-step reasoning about what information is needed]
+Triples: [Each triple on a new line in format: subject | predicate | object]
+
+Now analyze this question:"""
+"""LLM_Decompose, with the unknown movie named, so that what is found for it is carried over."""
+
+RESOLVE_INSTRUCTION = """\
+Example:
+Context Propositions: Lothair II has mother Ermengarde of Tours
+Fully Resolved Clue 1: Subject: Lothair II Predicate: has mother Object: Ermengarde of Tours
+Newly Searchable Clue 1: Subject: Ermengarde of Tours Predicate: died on Object: ?
+
+Now apply the same process to the following clues: Use the context passages and propositions to \
+resolve any '?' placeholders, grounding your answers in the passage content.
+
+Instructions:
+1. For searchable clues (one '?'), replace '?' with the correct entity to fully resolve it.
+2. For fuzzy clues (multiple '?'), generate a Newly Searchable Clue by replacing one of the \
+placeholders with the correct entity.
+3. Leave out a clue that the context does not resolve.
+
+Return two lists in this format:
+Fully Resolved Clue 1: Subject: ... Predicate: ... Object: ...
+Fully Resolved Clue 2: Subject: ... Predicate: ... Object: ...
+Newly Searchable Clue 1: Subject: ... Predicate: ... Object: ...
+Newly Searchable Clue 2: Subject: ... Predicate: ... Object: ...
+(Continue numbering accordingly)"""
+"""LLM_Resolve; "with as much detail as possible" is left out: an answer is one entity."""
+
+ANSWER_INSTRUCTION = """\
+Based on the reasoning clues, please answer the question.
+
+Instructions:
+1. Analyze the question step by step
+2. Use the reasoning clues to understand what information is needed
+3. Provide ONLY a concise answer
+
+Answer format requirements:
+- For WH questions (who/what/where/when): Provide the exact entity, date, full name, or full place \
+name only
+- For yes/no questions: Answer only "yes" or "no"
+- No explanations, reasoning, or additional text
+- One entity or fact only"""
+"""LLM_Answer."""
 
 
 def format_clue(triplet: QueryTriplet) -> str:
@@ -77,3 +152,56 @@ def _restored(field: str) -> str:
     """A field without what escapes it, and without the list's own punctuation around it."""
     plain = one_line(field).strip("*").strip().removesuffix(",")
     return _RESTORED.sub(r"\g<name>\g<escape>\g<rest>", plain).strip()
+
+
+@dataclass(frozen=True)
+class ResolutionInput:
+    """What a round's clues are resolved from.
+
+    searchable, fuzzy: what is open. resolved: known by earlier rounds. propositions, passages: as
+    lines of text, best first; passages may be left out.
+    """
+
+    question: str
+    searchable: Sequence[QueryTriplet]
+    fuzzy: Sequence[QueryTriplet]
+    resolved: Sequence[QueryTriplet]
+    propositions: Sequence[str]
+    passages: Sequence[str]
+
+
+def prompted_decomposition(question: str) -> str:
+    """The prompt for a question's query triplets, which `parse_query_triplets` reads."""
+    return f"{DECOMPOSE_INSTRUCTION}\n\nQuestion: {one_line(question)}\nReasoning:\n"
+
+
+def prompted_resolution(given: ResolutionInput) -> str:
+    """The prompt for what a round resolves, which `parse_clues` reads."""
+    lines = [
+        f"{RESOLVE_INSTRUCTION}\n",
+        "Context Passages:",
+        *map(one_line, given.passages),
+        "Context Propositions:",
+        *map(one_line, given.propositions),
+        f"Original Query: {one_line(given.question)}",
+        "Previous Resolved Clues:",
+        *map(format_clue, given.resolved),
+        "Searchable Clues:",
+        *map(format_clue, given.searchable),
+        "Fuzzy Clues:",
+        *map(format_clue, given.fuzzy),
+        "Resolved and newly searchable clues:",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def prompted_answer(question: str, clues: Iterable[QueryTriplet]) -> str:
+    """The prompt for the answer from the clues, the open ones among them too."""
+    lines = [
+        f"{ANSWER_INSTRUCTION}\n",
+        f"Question: {one_line(question)}",
+        "Key Reasoning Clues:",
+        *map(format_clue, clues),
+        "Answer:",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """What a model reads that answers from evidence alone, and how it says that it cannot
 (TH-RAG App. A.1 and A.2)."""
 
-from models.formats.history import one_line
+from models.formats.planning import one_line
 
 INSUFFICIENT = "Insufficient information."
 """What an answer is where the evidence does not tell; not a guess."""

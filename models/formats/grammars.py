@@ -5,7 +5,7 @@ its format's parser reads without a malformed piece, unless the text was cut at 
 tokens. Fields and lists are bounded, so that a model that never learned to stop ends all the same.
 """
 
-from models.formats.plan import PlanAction
+from models.formats.planning import PlanAction
 
 # str.strip also takes \x1c to \x1f away, which Rust does not count among white space.
 _SPACE = r"\s\x1c-\x1f"

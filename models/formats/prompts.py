@@ -1,6 +1,6 @@
 """Instructions and whole prompts, the same in training and in serving."""
 
-from models.formats.history import History, format_history, one_line
+from models.formats.planning import History, format_history, one_line
 
 PLAN_INSTRUCTION = """\
 You are a planner to determine if the question can be answered with current information and \

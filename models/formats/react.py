@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from models.formats.history import one_line
+from models.formats.planning import one_line
 
 INSTRUCTION = """\
 Solve a question answering task with interleaving Thought, Action, Observation steps. Thought can \

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 
-from models.atomic import atomic_write
+from common.files import atomic_write
 from models.formats.conditions import ConditionTriplet
 from models.formats.fields import (
     FieldReader,
@@ -16,7 +16,7 @@ from models.formats.fields import (
     read_supporting_fact,
     read_triple,
 )
-from models.formats.history import History, HistoryStep
+from models.formats.planning import History, HistoryStep
 from models.formats.triples import Triple
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from models.formats.history import one_line
+from models.formats.planning import one_line
 
 INSTRUCTION = """\
 Answer the question as in the examples: ask a follow up question, wait for its intermediate \

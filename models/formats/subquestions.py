@@ -5,15 +5,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from models.formats.gap_judge import ENOUGH
-from models.formats.history import one_line
+from models.formats.helpers import ENOUGH, read_subquery
+from models.formats.planning import one_line
 from models.formats.query_triplets import (
     QueryTriplet,
     TripletState,
     format_query_triplet,
     parse_query_triplets,
 )
-from models.formats.subquery_writer import read_subquery
 from models.formats.triples import Triple
 
 _ENOUGH = re.compile(rf"\W*{ENOUGH}\b", re.IGNORECASE)

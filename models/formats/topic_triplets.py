@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from models.formats.history import one_line
-from models.formats.topic_selector import Topic
+from models.formats.planning import one_line
+from models.formats.topics import Topic
 from models.formats.triples import Triple
 
 MOST_LABEL_CHARACTERS = 100

@@ -3,9 +3,9 @@
 import pytest
 
 from benchmarks.deep_prompt import contestant_figures, ratios
-from benchmarks.prompt_steps.settings import PromptSettings
-from benchmarks.prompt_steps.worker import measure, parity
-from benchmarks.steps.processes import PartResult
+from benchmarks.harness.processes import PartResult
+from benchmarks.harness.prompt_contestants import PromptSettings
+from benchmarks.harness.prompt_worker import measure, parity
 from tests.benchmarks.commands import last_json, run_benchmark
 
 

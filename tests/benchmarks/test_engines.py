@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from benchmarks.engine_runs.settings import EngineRunSettings
-from benchmarks.engine_runs.worker import Written, figures_of, shares
 from benchmarks.engines import ratios
-from benchmarks.steps.processes import PartResult
+from benchmarks.harness.engine_worker import EngineRunSettings, Written, figures_of, shares
+from benchmarks.harness.processes import PartResult
 from inference.engines.contract import Request
 
 SETTINGS = EngineRunSettings(t2t="component", concurrencies=(1, 4), documents=6, documents_one=2)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from models.formats.history import HistoryStep
+from models.formats.planning import HistoryStep
 from models.formats.records import RasSample, write_records
 from models.formats.triples import Triple
 from tests.benchmarks.commands import last_json, run_benchmark

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from inference.components import Component
-from inference.open_extractor import extractor_name
+from inference.indexes.extraction import TripleCache, passage_key
+from inference.opening.components import Component
+from inference.opening.extractors import extractor_name
 from inference.retrieval.passages import Passage
-from inference.triple_cache import TripleCache, passage_key
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from models.formats.triples import Triple
 from tests.benchmarks.commands import last_json, run_benchmark

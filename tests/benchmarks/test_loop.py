@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.loop_runs import Run, Setting, report
-from inference.loop_options import LoopOptions
+from benchmarks.harness.loop_runs import Run, Setting, report
 from inference.loops.trace import Trace
+from inference.opening.loop_options import LoopOptions
 from tests.benchmarks.commands import last_json, run_benchmark
 
 

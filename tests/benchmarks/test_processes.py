@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.process_runs.figures import form_figures
-from benchmarks.process_runs.forms import FORMS, ONE, is_installed
-from benchmarks.process_runs.launch import Plan, run_form
-from benchmarks.process_runs.random_model import write_samples
-from benchmarks.process_runs.worker import component_of
+from benchmarks.harness.form_worker import component_of
+from benchmarks.harness.forms import (
+    FORMS,
+    ONE,
+    Plan,
+    form_figures,
+    is_installed,
+    run_form,
+    write_samples,
+)
 from models.formats.records import TriplesSample, read_records
 from tests.benchmarks.commands import ROOT, last_json, run_benchmark
 
@@ -44,7 +49,7 @@ def test_a_form_without_its_library_is_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "deepspeed", None)
-    monkeypatch.setattr("benchmarks.process_runs.launch.is_installed", lambda form: False)
+    monkeypatch.setattr("benchmarks.harness.forms.is_installed", lambda form: False)
     plan = Plan(tmp_path / "none.yaml", [], 2, 2, 0, 1.0)
     assert "pip install -e '.[deepspeed]'" in run_form("zero3", plan, tmp_path)["status"]
 

@@ -7,11 +7,10 @@ import pytest
 
 import benchmarks.retrieval_key
 from benchmarks.retrieval_key import compare_keys
-from inference.knowledge_base.entries import Claim, Entry
-from inference.knowledge_base.output_log import Output
-from inference.knowledge_base.store import extend
+from inference.indexes.knowledge_base.entries import Claim, Entry
+from inference.indexes.knowledge_base.store import Output, extend
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.records import PassageRecord, QuestionRecord, write_records
-from models.sentence_encoder import load_sentence_encoder
 from tests.run_main import run_main
 
 ENTRIES = [

@@ -10,9 +10,8 @@ import pytest
 from pytest import approx
 
 from benchmarks.scripted_loops import conditions, measure
-from benchmarks.scripted_world.algorithm import depth
 from benchmarks.scripted_world.loops import LOOPS, Settings
-from benchmarks.scripted_world.measure import Conditions, answer_all, summarise
+from benchmarks.scripted_world.measure import Conditions, answer_all, depth, summarise
 from benchmarks.scripted_world.reach import has_conditions, questions_in_reach, th_rag_reach
 from inference.loops.ras import RasSettings
 from inference.loops.t2rag import T2RagSettings

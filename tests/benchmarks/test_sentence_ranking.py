@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.sentence_ranking import measure
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.records import QuestionRecord, write_records
-from models.sentence_encoder import load_sentence_encoder
 from tests.benchmarks.commands import last_json, run_benchmark
 
 

@@ -7,27 +7,26 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.peers.per_sample_loop import PerSampleLoopStep
-from benchmarks.steps import parity as parity_module
-from benchmarks.steps.figures import (
+from benchmarks.harness import parity as parity_module
+from benchmarks.harness.figures import (
     COMPARISONS,
     contestant_figures,
     ratio_rows,
     ratio_spread,
     ratios,
 )
-from benchmarks.steps.ours import GraphLLMStep
-from benchmarks.steps.parity import (
+from benchmarks.harness.parity import (
+    GraphLLMStep,
     check_parity,
     compare,
     loop_outcome,
     our_outcome,
     stir_adapters,
 )
-from benchmarks.steps.processes import PartResult, PartRunner, _failure
-from benchmarks.steps.settings import CONTESTANTS, StepSettings
-from benchmarks.steps.synthetic import target_lengths
-from benchmarks.steps.workload import Workload, write_workload
+from benchmarks.harness.processes import PartResult, PartRunner, _failure
+from benchmarks.harness.settings import CONTESTANTS, StepSettings
+from benchmarks.harness.workload import Workload, target_lengths, write_workload
+from benchmarks.peers.per_sample_loop import PerSampleLoopStep
 from tests.benchmarks.commands import last_json, run_benchmark
 
 # What the documentation quotes, by its name.

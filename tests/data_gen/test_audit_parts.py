@@ -9,27 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.audits.answer_naming import named_answer, names
+from common.licences import data_subsets
 from data_gen.audits.findings import Choice, Example, Place, Reservoir
-from data_gen.audits.hashes import (
+from data_gen.audits.subqueries import NameSearch, named_answer, names
+from data_gen.audits.support import Support, support
+from data_gen.audits.table import (
+    Spread,
     chosen,
     first_of_each_value,
     keys_with_two_values,
     later_repeats,
     text_hash,
 )
-from data_gen.audits.name_search import NameSearch
-from data_gen.audits.spread import Spread
-from data_gen.audits.support import Support, support
-from data_gen.entity_text import mentions
-from data_gen.source_args import NamedPath, known_licence, source_entry
+from data_gen.facts.entities import mentions
+from data_gen.facts.held_out import question_wording, wording
+from data_gen.sources.arguments import NamedPath, known_licence, source_entry
 from data_gen.sources.contract_triples import file_subsets
-from data_gen.streaming.tallies import spread_of
-from data_gen.wording import question_wording, wording
-from models.formats.history import HistoryStep
+from data_gen.streaming.counts import spread_of
+from models.formats.planning import HistoryStep
 from models.formats.prompts import TASK_INSTRUCTIONS, with_task_instruction
 from models.formats.triples import Triple
-from models.licences import data_subsets
 from tests.data_gen.audited_sets import write_lines
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), max_size=40)

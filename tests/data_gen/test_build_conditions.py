@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from models.condition_processor import by_passage
 from models.formats.records import ConditionSample, read_records
+from models.processors.passages import by_passage
 from tests.data_gen.test_build_commands import question, run, write_lines
 from tests.shared_data import shared_data_file
 

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from models.formats.gap_judge import parse_gap
+from models.formats.helpers import NOTHING, parse_gap, parse_subquery
 from models.formats.query_triplets import name_free, parse_query_triplets
 from models.formats.records import InstructionSample, read_records
-from models.formats.resolver import NOTHING
-from models.formats.subquery_writer import parse_subquery
-from models.formats.topic_selector import parse_topic
+from models.formats.topics import parse_topic
 from tests.data_gen.test_build_commands import question, run, write_lines
 from tests.shared_data import shared_data_file
 

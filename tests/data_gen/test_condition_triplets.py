@@ -2,9 +2,8 @@
 
 import pytest
 
-from data_gen.condition_triplets import conditions_of_facts
-from data_gen.sentence_claims import conditions_of_sentences
-from data_gen.weak_patterns import split_sentences
+from data_gen.labelling.patterns import split_sentences
+from data_gen.samples.conditions import conditions_of_facts, conditions_of_sentences
 from models.formats.conditions import ConditionTriplet
 from models.formats.triples import Triple
 

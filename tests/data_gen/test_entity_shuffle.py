@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.entity_shuffle import EntityShuffle, name_of
-from data_gen.entity_types import entity_type
+from data_gen.facts.entities import entity_type
+from data_gen.facts.entity_shuffle import EntityShuffle, name_of
 from models.formats.records import PassageRecord, QuestionRecord, read_records
 from models.formats.triples import Triple
 from tests.data_gen.test_build_commands import run, write_lines

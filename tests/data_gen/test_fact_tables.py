@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.fact_tables import as_table, is_table
-from models.condition_processor import by_passage
+from data_gen.samples.conditions import as_table, is_table
 from models.formats.records import TriplesSample
 from models.formats.triples import Triple
+from models.processors.passages import by_passage
 from tests.data_gen.test_build_commands import run
 from tests.data_gen.test_build_conditions import read_all
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.held_out import HeldOutQuestions, Leak, component_ids, leak_keys
+from data_gen.facts.held_out import HeldOutQuestions, Leak, component_ids, leak_keys
 from data_gen.sources.open_source import read_questions
 from models.formats.records import DecompositionStep, QuestionRecord
 from models.formats.triples import Triple

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from data_gen.build_hotpot_subq import main
-from data_gen.teacher.journal_lines import read_journal
+from data_gen.teacher.journal import read_journal
 from models.formats.records import PassageRecord, QuestionRecord, RasSample, read_records
 from tests import processes
 from tests.data_gen.faulty_endpoint import FAULTS, Endpoint, served

@@ -9,28 +9,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.held_out import HeldOutQuestions, Leak
-from data_gen.hotpot_subq.algorithm_one import (
-    AlgorithmOptions,
-    algorithm_samples,
-    document_steps,
-)
-from data_gen.hotpot_subq.decision import Decision
+from data_gen.facts.held_out import HeldOutQuestions, Leak
+from data_gen.facts.passage_triples import PassageTriples
+from data_gen.facts.solving_steps import solving_steps
 from data_gen.hotpot_subq.direct_answers import RIGHT, WRONG, DirectAnswering
 from data_gen.hotpot_subq.documents import (
+    BROKEN,
+    SAME_ID,
     DocumentRules,
+    QuestionFiles,
     clean_text,
     cut_to_tokens,
     kept_documents,
 )
 from data_gen.hotpot_subq.filtering import ANSWER_DROPPED, UNREADABLE, DocumentFilter, read_numbers
-from data_gen.hotpot_subq.labelling import Labelling
-from data_gen.hotpot_subq.prompt_limit import PromptLimit
-from data_gen.hotpot_subq.question_files import BROKEN, SAME_ID, QuestionFiles
+from data_gen.hotpot_subq.labelling import (
+    AlgorithmOptions,
+    Decision,
+    Labelling,
+    algorithm_samples,
+    document_steps,
+)
+from data_gen.hotpot_subq.run import PromptLimit
 from data_gen.hotpot_subq.stage import decide_all
-from data_gen.hotpot_subq.subqueries import ELSEWHERE, SubqueryWriting
-from data_gen.hotpot_subq.subquery_checks import (
+from data_gen.hotpot_subq.subqueries import (
     CUT,
+    ELSEWHERE,
     EMPTY,
     GIVES_ANSWER,
     OF_THE_DOCUMENT,
@@ -40,17 +44,16 @@ from data_gen.hotpot_subq.subquery_checks import (
     REFERENCE,
     REPEATED,
     TOO_LONG,
+    SubqueryWriting,
     checked_subquery,
 )
-from data_gen.passage_triples import PassageTriples
-from data_gen.solving_steps import solving_steps
-from data_gen.source_args import NamedPath
+from data_gen.sources.arguments import NamedPath
 from data_gen.teacher.caller import CallFailedError
-from data_gen.teacher.calls import Answer, TeacherCall
-from inference.engines.errors import TransientError
-from models.formats.plan import parse_plan
+from data_gen.teacher.prompts import Answer, TeacherCall
+from inference.engines.contract import TransientError
+from models.formats.helpers import SubqueryInput, subquery_writer_prompt
+from models.formats.planning import parse_plan
 from models.formats.records import DecompositionStep, QuestionRecord, write_records
-from models.formats.subquery_writer import SubqueryInput, subquery_writer_prompt
 from models.formats.triples import Triple
 
 FILM = ("Zone", ["Zone is a 2017 film directed by Denys Roe.", "It runs for two hours."])

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.hotpot_subq.prompt_limit import PromptLimit
+from data_gen.hotpot_subq.run import PromptLimit
 from data_gen.teacher.open_teacher import TeacherError, writer_teacher
-from inference.components import Component, helper_requests
-from inference.engines.contract import Request
-from inference.engines.options import EngineOptions
+from inference.engines.contract import EngineOptions, Request
+from inference.opening.components import Component, helper_requests
 from tests.components import helper_component, t2t_component
 from tests.tiny import tiny_backbone
 

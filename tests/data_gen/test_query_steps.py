@@ -2,8 +2,7 @@
 
 import pytest
 
-from data_gen.query_steps import NoQueryTripletsError, placeholder, query_steps
-from data_gen.question_triplets import step_query
+from data_gen.facts.query_steps import NoQueryTripletsError, placeholder, query_steps, step_query
 from models.formats.query_triplets import QueryTriplet, TripletState, format_query_triplet
 from models.formats.records import DecompositionStep, QuestionRecord
 from models.formats.triples import Triple

@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_gen.sources.hub import HubReference, parse_hub_reference
-from data_gen.sources.json_array import _ArrayReader, iterate_json_array
 from data_gen.sources.open_source import read_questions
-from data_gen.sources.rows import read_rows
+from data_gen.sources.rows import _ArrayReader, iterate_json_array, read_rows
 from models.formats.fields import RecordError
 
 values = st.recursive(

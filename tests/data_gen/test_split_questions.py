@@ -11,9 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.held_out import leak_keys
-from data_gen.question_groups import QuestionGroups, choose_dev
-from data_gen.source_args import NamedPath
+from data_gen.facts.held_out import QuestionGroups, choose_dev, leak_keys
+from data_gen.sources.arguments import NamedPath
 from data_gen.split_questions import QuestionSplit
 from models.formats.records import QuestionRecord, read_records, write_records
 from models.formats.triples import Triple

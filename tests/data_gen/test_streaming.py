@@ -11,27 +11,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_gen.passage_items import PassageItem
-from data_gen.sampling import MOST_STEPS_APART, PlanSampling
-from data_gen.splits import SPLITS, hash_fraction, split_of
-from data_gen.streaming import external_sort
-from data_gen.streaming.disk_groups import DiskGroups, PassageTable
-from data_gen.streaming.external_sort import ExternalSort, fraction_bits, sort_key
-from data_gen.streaming.first_by_key import (
+from data_gen.build.found import PassageItem
+from data_gen.build.splits import SPLITS, hash_fraction, split_of, write_splits
+from data_gen.build.triples_files import first_items_by_hash
+from data_gen.samples.sampling import MOST_STEPS_APART, PlanSampling
+from data_gen.streaming import files as external_sort
+from data_gen.streaming.counts import NameTally, PlacedCounts, TokenSpread, spread_of
+from data_gen.streaming.files import ExternalSort, Spool, fraction_bits, sort_key
+from data_gen.streaming.groups import (
     FIRST,
     LEFT_OUT,
     OTHER,
     SAME,
+    DiskGroups,
     FirstByKey,
+    PassageTable,
     text_key,
     text_value,
 )
-from data_gen.streaming.placed_counts import PlacedCounts
-from data_gen.streaming.spool import Spool
-from data_gen.streaming.tallies import NameTally, TokenSpread, spread_of
-from data_gen.triples_finish import first_items_by_hash
-from data_gen.write_splits import write_splits
-from models.formats.history import HistoryStep
+from models.formats.planning import HistoryStep
 from models.formats.records import PassageRecord, RasSample, TriplesSample, read_records
 from models.formats.triples import Triple
 from tests.data_gen.whole_lists import balanced, choose_plan_samples, first_by_hash

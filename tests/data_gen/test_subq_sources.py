@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from data_gen.passage_triples import PassageTriples
-from data_gen.subq_sources import world_triples
+from data_gen.build.questions import world_triples
+from data_gen.facts.passage_triples import PassageTriples
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, TriplesSample, write_records
 from models.formats.triples import Triple

@@ -8,19 +8,25 @@ from typing import Any
 
 import pytest
 
-from data_gen.teacher.caller import CallFailedError, CallLimits, RunStoppedError, TeacherCaller
-from data_gen.teacher.calls import TeacherCall
-from data_gen.teacher.estimate import Estimate
-from data_gen.teacher.journal import Journal
-from data_gen.teacher.journal_lines import read_journal
-from data_gen.teacher.ordered_map import ordered_map
-from data_gen.teacher.retries import RetryPolicy
-from data_gen.teacher.spending import Prices, SpendCap
-from inference.engines.contract import Completion, Health, Request, Sampling
-from inference.engines.errors import (
+from data_gen.teacher.caller import (
+    CallFailedError,
+    CallLimits,
+    RetryPolicy,
+    RunStoppedError,
+    TeacherCaller,
+    ordered_map,
+)
+from data_gen.teacher.journal import Journal, read_journal
+from data_gen.teacher.prompts import TeacherCall
+from data_gen.teacher.spending import Estimate, Prices, SpendCap
+from inference.engines.contract import (
     AccessError,
+    Completion,
     DeadlineExceededError,
+    Health,
     PromptTooLongError,
+    Request,
+    Sampling,
     TransientError,
 )
 

@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.teacher.calls import Answer, TeacherCall, call_key
-from data_gen.teacher.journal import LEAST_FREE_BYTES, Journal, JournalError
-from data_gen.teacher.journal_lines import read_journal
+from data_gen.teacher.journal import (
+    LEAST_FREE_BYTES,
+    Journal,
+    JournalError,
+    WriterLockError,
+    read_journal,
+)
+from data_gen.teacher.prompts import Answer, TeacherCall, call_key
 from data_gen.teacher.spending import Amount
-from data_gen.teacher.writer_lock import WriterLockError
-from inference.engines.contract import Request, Sampling
-from inference.engines.errors import TransientError
+from inference.engines.contract import Request, Sampling, TransientError
 from models.formats.fields import RecordError
 
 ROOT = Path(__file__).resolve().parents[2]

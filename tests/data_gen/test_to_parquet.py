@@ -11,10 +11,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_gen import parquet_rows, to_parquet
-from data_gen.hub_card import licence_ids
+from data_gen import to_parquet
+from data_gen.build import parquet as parquet_rows
+from data_gen.build.parquet import licence_ids
 from data_gen.sources.open_source import read_triples
-from models.formats.history import HistoryStep
+from models.formats.planning import HistoryStep
 from models.formats.records import (
     ConditionSample,
     RasSample,

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.context_search import PassageSearch
-from data_gen.labels import ContradictoryLabelsError
-from data_gen.passage_triples import PassageTriples
-from data_gen.question_retrieval import prepare_questions
-from data_gen.sampling import PlanSampling
-from data_gen.solving_steps import (
+from data_gen.build.questions import prepare_questions
+from data_gen.build.splits import split_of
+from data_gen.facts.passage_search import PassageSearch
+from data_gen.facts.passage_triples import PassageTriples
+from data_gen.facts.solving_steps import (
     aligned_titles,
     context_passages,
     decomposition_steps,
@@ -21,9 +20,10 @@ from data_gen.solving_steps import (
     solving_order,
     solving_steps,
 )
-from data_gen.splits import split_of
-from data_gen.trajectories import OracleOptions, trajectory_samples, with_gold
-from models.formats.history import HistoryStep
+from data_gen.samples.labels import ContradictoryLabelsError
+from data_gen.samples.sampling import PlanSampling
+from data_gen.samples.trajectories import OracleOptions, trajectory_samples, with_gold
+from models.formats.planning import HistoryStep
 from models.formats.records import DecompositionStep, PassageRecord, QuestionRecord, RasSample
 from models.formats.triples import Triple
 from tests.data_gen.whole_lists import checked_samples, choose_plan_samples, plan_kinds

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_gen.unlabelled_cues import unlabelled_relations
+from data_gen.labelling.labels import unlabelled_relations
 from models.formats.records import TriplesSample
 from models.formats.triples import Triple
 from tests.data_gen.whole_lists import balanced

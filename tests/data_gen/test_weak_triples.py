@@ -6,10 +6,15 @@ from collections import defaultdict
 
 import pytest
 
-from data_gen.solving_steps import evidence_steps
+from data_gen.facts.solving_steps import evidence_steps
+from data_gen.labelling.labels import (
+    LABELLING_FUNCTIONS,
+    RELATIONS_IN_USE,
+    Agreement,
+    measure_labels,
+    weak_triples,
+)
 from data_gen.sources.open_source import read_questions
-from data_gen.weak_measure import Agreement, measure_labels
-from data_gen.weak_triples import LABELLING_FUNCTIONS, RELATIONS_IN_USE, weak_triples
 from models.formats.records import PassageRecord, read_records
 from models.formats.triples import Triple
 from tests.shared_data import shared_data_file

@@ -9,7 +9,7 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 import pytest
 
 from data_gen import build_triples, merge_shards
-from data_gen.source_args import source_file
+from data_gen.sources.arguments import source_file
 from data_gen.sources.hub import HubReference, parse_hub_reference
 from models.formats.records import TriplesSample, read_records
 from tests.data_gen.build_inputs import write_lines

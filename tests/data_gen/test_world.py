@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.scripted_world.world_solver import Solver
+from benchmarks.scripted_world.gold_world import Solver
 from data_gen.build_world import build_world
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records

@@ -5,12 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_gen.aligned_passages import stated_facts, weak_place, weak_sample
-from data_gen.checked_samples import check_labels
-from data_gen.plan_kinds import PlanKinds
-from data_gen.relation_balance import balanced_places
-from data_gen.sampling import PlanSampling, SampleChooser
-from data_gen.splits import hash_fraction
+from data_gen.build.splits import hash_fraction
+from data_gen.facts.aligned_passages import stated_facts, weak_place, weak_sample
+from data_gen.samples.labels import check_labels
+from data_gen.samples.sampling import PlanKinds, PlanSampling, SampleChooser, balanced_places
 from models.formats.records import PassageRecord, QuestionRecord, RasSample, TriplesSample
 from models.formats.triples import Triple
 

@@ -12,8 +12,8 @@ from unittest import mock
 
 from tests.docs.documents import ROOT
 from tests.docs.shell import Command
-from training.config import load_config
 from training.fit.command import OPEN_KEYS
+from training.recipe.settings import load_config
 
 # Values for placeholders that a parser must be able to read.
 PLACEHOLDERS = {

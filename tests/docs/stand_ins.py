@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from inference.components import Component
-from inference.open_extractor import extractor_name
+from inference.indexes.extraction import TripleCache, passage_key
+from inference.opening.components import Component
+from inference.opening.extractors import extractor_name
 from inference.retrieval.passages import Passage
-from inference.triple_cache import TripleCache, passage_key
 from models.formats.triples import Triple
 from tests.components import (
     chat_backbone,

@@ -8,7 +8,7 @@ import pytest
 from tests.docs.command_lines import check_arguments, options_of, usage_of
 from tests.docs.documents import ROOT, Fence, Inline, all_fences, all_spans, page
 from tests.docs.shell import SHELL, USAGE, Command, commands_of, span_command
-from training.config import ConfigError
+from training.recipe.settings import ConfigError
 
 TEXTS = ("text", "json", "python")
 # Programs of others that are neither asked for their options nor looked for.

@@ -6,8 +6,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from tests.docs.documents import OUTPUTS, ROOT, Inline, all_spans, documents, page, read_page
-from training.config import known_keys
-from training.settings import RasSettings, T2TSettings, TriRagSettings
+from training.recipe.settings import RasSettings, T2TSettings, TriRagSettings, known_keys
 
 CODE = (".md", ".py", ".sbatch", ".sh", ".toml", ".yaml")
 DATA = (".json", ".jsonl", ".npy", ".parquet", ".safetensors", ".sqlite", ".txt")

@@ -1,6 +1,6 @@
 """Scores by question type."""
 
-from evaluation.by_type import places_by_type, scores_by_type, type_rows
+from evaluation.significance import places_by_type, scores_by_type, type_rows
 
 
 def test_all_types_are_listed_as_they_first_come() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
-from evaluation.classification import score_labels
+from evaluation.component_scores import score_labels
 
 LABELS = st.sampled_from(["[SUBQ]", "[SUFFICIENT]", "[NO_RETRIEVAL]"])
 

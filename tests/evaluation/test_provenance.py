@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import provenance as source
+from common import provenance as source
 
 ROOT = source.ROOT
 

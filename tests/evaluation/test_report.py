@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.report import emit_json, print_table
+from common.tables import emit_json, print_table
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
-from evaluation.retrieval import hit_at_k, ndcg_at_k, recall_at_k, score_retrieval
+from evaluation.component_scores import hit_at_k, ndcg_at_k, recall_at_k, score_retrieval
 
 IDS = st.lists(st.sampled_from("abcdefgh"), min_size=0, max_size=10)
 RELEVANT = st.sets(st.sampled_from("abcdefgh"), min_size=1)

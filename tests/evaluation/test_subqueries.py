@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluation.subqueries import asks_about, named_entities
+from evaluation.conditions import asks_about, named_entities
 
 DOCUMENT = "The Zone (2017 film): Zone is a 2017 film that Denys Roe directed."
 

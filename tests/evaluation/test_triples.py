@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.triples import (
+from evaluation.component_scores import (
     MatchCounts,
     match_entity_pairs,
     match_triples,

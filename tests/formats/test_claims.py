@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.formats.claims import _CLAIMS, anchor, claim, fact_of, relation_words
-from models.formats.conditions import ConditionTriplet
+from models.formats.conditions import (
+    _CLAIMS,
+    ConditionTriplet,
+    anchor,
+    claim,
+    fact_of,
+    relation_words,
+)
 from models.formats.triples import Triple
 
 NAMES = st.from_regex(r"[A-Z][a-z]{2,6}( [A-Z][a-z]{2,6}){0,2}", fullmatch=True)

@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.formats.clue_prompts import (
+from models.formats.clues import (
     ResolutionInput,
+    format_clue,
+    format_clues,
+    parse_clues,
     prompted_answer,
     prompted_decomposition,
     prompted_resolution,
 )
-from models.formats.clues import format_clue, format_clues, parse_clues
-from models.formats.history import one_line
+from models.formats.planning import one_line
 from models.formats.query_triplets import QueryTriplet, parse_query_triplets
 
 MARKS = st.sampled_from(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from models.formats.conditions import ConditionTriplet, format_conditions, parse_conditions
 from models.formats.grammars import conditions_regex, plan_regex, triples_regex
-from models.formats.plan import Plan, PlanAction, format_plan, parse_plan
+from models.formats.planning import Plan, PlanAction, format_plan, parse_plan
 from models.formats.triples import Triple, format_triples, parse_triples
 
 # Short, so that examples come quickly.

@@ -8,19 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.formats.decomposer import decompose_prompt
-from models.formats.gap_judge import ENOUGH, ParsedGap, format_gap, gap_prompt, parse_gap
-from models.formats.offered_choice import OfferedChoice
+from models.formats.helpers import (
+    ENOUGH,
+    NOTHING,
+    ParsedGap,
+    SubqueryInput,
+    decompose_prompt,
+    format_gap,
+    format_resolution,
+    gap_prompt,
+    parse_gap,
+    parse_resolution,
+    parse_subquery,
+    resolve_prompt,
+    subquery_writer_prompt,
+)
 from models.formats.query_triplets import QueryTriplet, format_query_triplet, format_query_triplets
 from models.formats.records import InstructionSample
-from models.formats.resolver import (
-    NOTHING,
-    format_resolution,
-    parse_resolution,
-    resolve_prompt,
-)
-from models.formats.subquery_writer import SubqueryInput, parse_subquery, subquery_writer_prompt
-from models.formats.topic_selector import Topic, format_topic, parse_topic, topic_prompt
+from models.formats.topics import OfferedChoice, Topic, format_topic, parse_topic, topic_prompt
 from models.formats.triples import Triple
 
 TEXT = st.text()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.formats.history import History, HistoryStep, format_history, one_line, parse_history
+from models.formats.planning import History, HistoryStep, format_history, one_line, parse_history
 from models.formats.prompts import answer_prompt, passage_text, plan_prompt, with_task_instruction
 from models.formats.triples import Triple
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.formats.plan import Plan, PlanAction, format_plan, parse_plan, strip_tags
+from models.formats.planning import Plan, PlanAction, format_plan, parse_plan, strip_tags
 
 SUBQUERIES = st.text().map(strip_tags).filter(bool)
 PLANS = st.builds(Plan, st.just(PlanAction.SUBQ), SUBQUERIES) | st.sampled_from(

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.formats.history import HistoryStep
-from models.formats.offered_choice import OfferedChoice
+from models.formats.planning import HistoryStep
 from models.formats.records import (
     DecompositionStep,
     InstructionSample,
@@ -20,6 +19,7 @@ from models.formats.records import (
     read_records,
     write_records,
 )
+from models.formats.topics import OfferedChoice
 from models.formats.triples import Triple
 
 TEXT = st.text()

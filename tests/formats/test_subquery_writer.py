@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.formats.history import one_line
-from models.formats.subquery_writer import SubqueryInput, read_subquery, subquery_writer_prompt
+from models.formats.helpers import SubqueryInput, read_subquery, subquery_writer_prompt
+from models.formats.planning import one_line
 
 TEXTS = st.text(max_size=60)
 

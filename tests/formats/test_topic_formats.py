@@ -7,14 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.formats.evidence_answer import INSUFFICIENT, evidence_answer_prompt
-from models.formats.topic_choice import (
-    Choice,
-    choice_prompt,
-    choice_schema,
-    format_choice,
-    parse_choice,
-)
-from models.formats.topic_selector import Topic
 from models.formats.topic_triplets import (
     TOPIC_TRIPLETS_INSTRUCTION,
     TopicTriplet,
@@ -22,6 +14,14 @@ from models.formats.topic_triplets import (
     parse_topic_triplets,
     topic_triplets_prompt,
     topic_triplets_schema,
+)
+from models.formats.topics import (
+    Choice,
+    Topic,
+    choice_prompt,
+    choice_schema,
+    format_choice,
+    parse_choice,
 )
 from models.formats.triples import Triple
 

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from inference.engines.contract import Engine
-from inference.serving.model_server import ModelServer, model_names
+from inference.serving.server import ModelServer, model_names
 from tests.processes import begin
 
 SERVE = Path(__file__).resolve().parents[2] / "inference" / "serve.py"

@@ -8,14 +8,11 @@ from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request
-from inference.loops.ircot import IrcotLoop
-from inference.loops.loop import Loop
-from inference.loops.passage_steps import PassageSettings, PassageSteps
-from inference.loops.react import ReactLoop
-from inference.loops.self_ask import SelfAskLoop
-from inference.loops.trace import Trace
+from inference.loops.baselines import IrcotLoop, ReactLoop, SelfAskLoop
+from inference.loops.model import PassageSettings, PassageSteps
+from inference.loops.trace import Loop, Trace
 from inference.retrieval.bm25 import Bm25Retriever
-from inference.run_questions import run_questions
+from inference.runs.evaluation import run_questions
 from models.formats.records import QuestionRecord
 
 LOOPS = [IrcotLoop, ReactLoop, SelfAskLoop]

@@ -12,15 +12,15 @@ import inference.ask
 import inference.build_hierarchy
 import inference.build_propositions
 import inference.evaluate
-import inference.open_indexer
-import inference.open_loop
+import inference.opening.extractors
+import inference.opening.loop
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from inference.engines.contract import Request
-from inference.hierarchy.index import HierarchyIndex
-from inference.indexing_cost import read_cost
-from models.checkpoint import component_fingerprint
+from inference.indexes.cost import read_cost
+from inference.indexes.hierarchy.index import HierarchyIndex
+from models.files.checkpoint import component_fingerprint
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.records import PassageRecord, QuestionRecord, write_records
-from models.sentence_encoder import load_sentence_encoder
 from tests import processes
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
 from tests.run_main import Run, json_runner
@@ -66,7 +66,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
         opened.append(ScriptedEngine(index_model))
         return opened[-1]
 
-    monkeypatch.setattr(inference.open_indexer, "build_engine", open_engine)
+    monkeypatch.setattr(inference.opening.extractors, "build_engine", open_engine)
     return opened
 
 
@@ -96,7 +96,7 @@ def test_what_another_index_extracted_costs_a_hierarchy_no_call(
     tmp_path: Path,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(
-        inference.build_propositions, "build_engine", inference.open_indexer.build_engine
+        inference.build_propositions, "build_engine", inference.opening.extractors.build_engine
     )
     corpus = tmp_path / "corpus.jsonl"
     write_records(corpus, PASSAGES[:2])
@@ -185,7 +185,7 @@ def test_what_cannot_be_is_refused_in_one_line(
 
 KILLED = """
 import os, signal, sys
-import inference.build_hierarchy, inference.open_indexer
+import inference.build_hierarchy, inference.opening.extractors
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from tests.inference.test_build_hierarchy import index_model
 limit, asked = int(sys.argv.pop(1)), []
@@ -194,7 +194,7 @@ def script(request):
     if len(asked) > limit:
         os.kill(os.getpid(), signal.SIGKILL)
     return index_model(request)
-inference.open_indexer.build_engine = lambda *a, **k: ScriptedEngine(script)
+inference.opening.extractors.build_engine = lambda *a, **k: ScriptedEngine(script)
 inference.build_hierarchy.main()
 """
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from inference.command_line import command
+from inference.opening.arguments import command
 
 
 @pytest.mark.parametrize("fails", [False, True])

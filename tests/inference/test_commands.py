@@ -10,12 +10,12 @@ import pytest
 import inference.ask
 import inference.evaluate
 import inference.extract
-from inference.command_line import command, positive_int
-from inference.engines.errors import EngineError
+from inference.engines.contract import EngineError
 from inference.loops.ras import RasLoop
 from inference.loops.trace import Trace, TraceStep
+from inference.opening.arguments import command, positive_int
 from inference.retrieval.passages import Passage
-from inference.scored_traces import scored_trace
+from inference.runs.scores import scored_trace
 from models.formats.records import (
     PassageRecord,
     QuestionRecord,

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from inference.components import Component, reader_inputs
 from inference.engines.contract import Sampling
-from inference.evaluation_run import settings_of
-from inference.loop_options import LoopOptions, add_loop_arguments, options_from
-from models.formats.history import History, HistoryStep
+from inference.opening.components import Component, reader_inputs
+from inference.opening.loop_options import LoopOptions, add_loop_arguments, options_from
+from inference.runs.evaluation import settings_of
+from models.formats.planning import History, HistoryStep
 from models.formats.triples import Triple
 from tests.components import ras_component
 from tests.tiny import tiny_backbone, tiny_tokenizer

@@ -9,26 +9,29 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.engines.contract import Completion, Engine, Request, Sampling
-from inference.engines.errors import (
+from inference.engines.contract import (
+    Completion,
+    Engine,
     EngineClosedError,
+    EngineOptions,
     GenerationError,
     InvalidRequestError,
     PromptTooLongError,
+    Request,
+    Sampling,
     UnknownAdapterError,
     UnsupportedRequestError,
 )
-from inference.engines.graph_inputs import collate_requests
 from inference.engines.open_engine import build_engine
-from inference.engines.options import EngineOptions
-from inference.engines.transformers import TransformersEngine
-from models.checkpoint import BackboneMismatchError, NotACheckpointError
-from models.formats.history import History, HistoryStep
+from inference.engines.served import collate_requests
+from inference.engines.transformers.engine import TransformersEngine
+from models.files.checkpoint import BackboneMismatchError, NotACheckpointError
+from models.files.sentence_encoder import load_sentence_encoder
+from models.files.text_table import TextFeatures
+from models.formats.planning import History, HistoryStep
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.triples import Triple
 from models.graph_llm import GraphLLM
-from models.sentence_encoder import load_sentence_encoder
-from models.text_table import TextFeatures
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
 from tests.components import ras_component, stir, stirred_backbone, t2t_component
 from tests.tiny import tiny_llama, tiny_tokenizer

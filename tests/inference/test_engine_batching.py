@@ -15,8 +15,8 @@ from inference.engines.batching import (
     choose_batch,
     similar_lengths,
 )
-from inference.engines.decoding import prefill_groups
-from inference.engines.errors import EngineClosedError, GenerationError
+from inference.engines.contract import EngineClosedError, GenerationError
+from inference.engines.transformers.decoding import prefill_groups
 
 
 def jobs_of(*specs: tuple[str, int]) -> list[Job[int, int]]:

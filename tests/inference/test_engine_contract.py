@@ -17,17 +17,21 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from inference.engines.contract import Completion, Constraint, Engine, Request, Sampling
-from inference.engines.errors import (
+from inference.engines.contract import (
+    Completion,
+    Constraint,
     DeadlineExceededError,
+    Engine,
     EngineClosedError,
     InvalidRequestError,
     PromptTooLongError,
+    Request,
+    Sampling,
     UnknownAdapterError,
     UnsupportedRequestError,
 )
 from inference.engines.openai import OpenAIEngine
-from inference.engines.transformers import TransformersEngine
+from inference.engines.transformers.engine import TransformersEngine
 from models.formats.triples import Triple
 from tests.components import (
     helper_component,
@@ -88,8 +92,8 @@ def open_transformers(components: Components) -> Engine:
 
 
 def open_vllm(components: Components) -> Engine:
-    from inference.engines.vllm import VLLMEngine
-    from inference.engines.vllm_settings import VLLMSettings
+    from inference.engines.vllm.engine import VLLMEngine
+    from inference.engines.vllm.settings import VLLMSettings
 
     return VLLMEngine(
         components.backbone,

@@ -10,20 +10,21 @@ from typing import Any, ClassVar
 
 import pytest
 
-from inference.engines.contract import Engine, Request, Sampling
-from inference.engines.endpoint_errors import retry_after_seconds
-from inference.engines.errors import (
+from inference.engines.contract import (
     AccessError,
+    Engine,
     EngineClosedError,
     EngineError,
+    EngineOptions,
     InvalidRequestError,
     PromptTooLongError,
+    Request,
+    Sampling,
     TransientError,
     UnsupportedRequestError,
 )
 from inference.engines.open_engine import build_engine
-from inference.engines.openai import OpenAIEngine
-from inference.engines.options import EngineOptions
+from inference.engines.openai import OpenAIEngine, retry_after_seconds
 
 
 class FakeEndpoint(BaseHTTPRequestHandler):

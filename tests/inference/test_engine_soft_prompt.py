@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.engines.contract import Request, Sampling
-from inference.engines.errors import PromptTooLongError
-from inference.engines.transformers import TransformersEngine
-from inference.exports.language_model import write_merged
-from models.checkpoint import BackboneMismatchError, read_component_config
+from inference.engines.contract import PromptTooLongError, Request, Sampling
+from inference.engines.transformers.engine import TransformersEngine
+from inference.exports.models import write_merged
 from models.condition_extractor import ConditionExtractor
-from models.condition_processor import ConditionProcessor
+from models.files.checkpoint import BackboneMismatchError, read_component_config
+from models.processors.passages import ConditionProcessor
 from tests.components import stirred_backbone, t2t_component, tri_rag_component
 from tests.tiny import tiny_llama, tiny_tokenizer
 

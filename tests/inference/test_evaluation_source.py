@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from inference.evaluation_run import Evaluation, source_of
-from inference.loop_options import LoopOptions
+from inference.opening.loop_options import LoopOptions
+from inference.runs.evaluation import Evaluation, source_of
 from tests.components import ras_component, t2t_component
 from tests.tiny import tiny_backbone
 

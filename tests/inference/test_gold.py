@@ -1,8 +1,8 @@
 """Which stage lost a question, told from its annotations."""
 
-from inference.gold import GoldPassages, recall, stage_of
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
+from inference.runs.scores import GoldPassages, recall, stage_of
 from models.formats.records import DecompositionStep, QuestionRecord
 from models.formats.triples import Triple
 

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.components import Component, helper_requests
 from inference.engines.contract import Request, Sampling
-from inference.engines.transformers import TransformersEngine
-from models.checkpoint import BackboneMismatchError, CheckpointError
-from models.formats.decomposer import decompose_prompt
-from models.formats.subquery_writer import SubqueryInput, subquery_writer_prompt
-from models.instruction_processor import InstructionProcessor
-from models.instruction_tuned import InstructionTuned
+from inference.engines.transformers.engine import TransformersEngine
+from inference.opening.components import Component, helper_requests
+from models.files.checkpoint import BackboneMismatchError, CheckpointError
+from models.formats.helpers import SubqueryInput, decompose_prompt, subquery_writer_prompt
+from models.helper import InstructionTuned
+from models.processors.passages import InstructionProcessor
 from tests.components import helper_component, stirred_backbone, t2t_component
 from tests.tiny import tiny_backbone, tiny_tokenizer
 

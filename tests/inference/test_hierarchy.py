@@ -11,24 +11,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
-from inference.hierarchy.build import Chunking, extract_waiting, register
-from inference.hierarchy.chunking import chunk_text, split_sentences
-from inference.hierarchy.database import FORMAT_VERSION, STORE_FILE, HierarchyError
-from inference.hierarchy.extraction import Extracted, GroundedFact, PromptedChunkExtractor
-from inference.hierarchy.graph import component_sizes
-from inference.hierarchy.grounding import Grounding
-from inference.hierarchy.index import HierarchyIndex
-from inference.hierarchy.kinds import KindTopics, described_kind
-from inference.hierarchy.linking import best_rows, linked_rows
-from inference.hierarchy.merging import alike_pairs, merged_names
-from inference.hierarchy.refresh import refresh
-from inference.hierarchy.store import HierarchyStore
-from inference.knowledge_base.output_log import DuplicateDocumentError
+from inference.indexes.hierarchy.build import Chunking, extract_waiting, refresh, register
+from inference.indexes.hierarchy.extraction import (
+    Extracted,
+    GroundedFact,
+    Grounding,
+    PromptedChunkExtractor,
+    chunk_text,
+    split_sentences,
+)
+from inference.indexes.hierarchy.graph import best_rows, component_sizes, linked_rows
+from inference.indexes.hierarchy.index import HierarchyIndex
+from inference.indexes.hierarchy.kinds import KindTopics, described_kind
+from inference.indexes.hierarchy.store import (
+    FORMAT_VERSION,
+    STORE_FILE,
+    HierarchyError,
+    HierarchyStore,
+)
+from inference.indexes.hierarchy.vectors import alike_pairs, merged_names
+from inference.indexes.knowledge_base.store import DuplicateDocumentError
 from inference.retrieval.passages import IndexMismatchError, Passage
-from models.formats.topic_selector import Topic
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.topic_triplets import TopicTriplet, format_topic_triplets
+from models.formats.topics import Topic
 from models.formats.triples import Triple
-from models.sentence_encoder import load_sentence_encoder
 
 ENCODER = load_sentence_encoder("hash")
 FILM, PERSON, CITY = Topic("Cinema", "Film"), Topic("Biography", "Person"), Topic("Places", "City")
@@ -347,8 +354,8 @@ def test_one_giant_component_is_searched_within_bounds(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_topic_is_found_among_a_hundred_thousand(tmp_path: Path) -> None:
     """By its name, and by a sentence where its name says nothing."""
-    from inference.hierarchy.graph import TopicGraph
-    from inference.hierarchy.store import StoredFact
+    from inference.indexes.hierarchy.graph import TopicGraph
+    from inference.indexes.hierarchy.store import StoredFact
 
     many = 100_000
     facts = [

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.hierarchy.names import NameFinder
+from inference.indexes.hierarchy.graph import NameFinder
 
 NAMES = [
     "Return to Kabim",

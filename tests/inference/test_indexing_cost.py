@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-import inference.indexing_cost
+import inference.indexes.cost
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Request
-from inference.indexing_cost import COST_FILE, CostLog, read_cost
+from inference.indexes.cost import COST_FILE, CostLog, read_cost
 from models.formats.fields import RecordError
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLED = """
 import asyncio, sys, time
 from pathlib import Path
-import inference.indexing_cost
+import inference.indexes.cost
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Request
-inference.indexing_cost._SECONDS_BETWEEN_LINES = 0.0
-with inference.indexing_cost.CostLog(Path(sys.argv[1])) as costs:
+inference.indexes.cost._SECONDS_BETWEEN_LINES = 0.0
+with inference.indexes.cost.CostLog(Path(sys.argv[1])) as costs:
     engine = costs.metered(ScriptedEngine(lambda request: "one two"))
     for _ in range(3):
         asyncio.run(engine.generate([Request(prompt="a b c")]))
@@ -73,7 +73,7 @@ async def test_lines_come_every_few_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await spend(tmp_path / "one", 3)
-    monkeypatch.setattr(inference.indexing_cost, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(inference.indexes.cost, "_SECONDS_BETWEEN_LINES", 0.0)
     await spend(tmp_path / "many", 3)
     lines = {
         name: len((tmp_path / name / COST_FILE).read_text().splitlines())

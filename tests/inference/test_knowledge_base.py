@@ -7,13 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.knowledge_base.cleaning import clean_output
-from inference.knowledge_base.entries import Entry, EntryTable, condition_key
-from inference.knowledge_base.output_log import DuplicateDocumentError, Output, OutputLog
-from inference.knowledge_base.store import KnowledgeBase, KnowledgeBaseError, extend
+from inference.indexes.knowledge_base.entries import Entry, EntryTable, clean_output, condition_key
+from inference.indexes.knowledge_base.store import (
+    DuplicateDocumentError,
+    KnowledgeBase,
+    KnowledgeBaseError,
+    Output,
+    OutputLog,
+    extend,
+)
 from inference.retrieval.passages import IndexMismatchError, Passage
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.conditions import ConditionTriplet, format_conditions
-from models.sentence_encoder import load_sentence_encoder
 
 PASSAGE = "Dus Lakh: Dus Lakh is a 1966 film. It was directed by D. Goel."
 DIRECTOR = ConditionTriplet(

@@ -3,19 +3,15 @@
 import pytest
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, TitleRetriever, text_input
-from inference.engines.contract import Request
-from inference.engines.errors import EngineError
-from inference.extraction import TripleExtractor, held_to
-from inference.loops.graph_reader import GraphReader, ReaderInput
-from inference.loops.no_retrieval import NoRetrievalLoop
-from inference.loops.ras import RasLoop, RasSettings
-from inference.loops.ras_static import StaticRasLoop
-from inference.loops.single_shot import SingleShotLoop
+from inference.engines.contract import EngineError, Request
+from inference.indexes.extraction import TripleCache, TripleExtractor, held_to
+from inference.loops.baselines import NoRetrievalLoop, SingleShotLoop
+from inference.loops.model import GraphReader, ReaderInput
+from inference.loops.ras import RasLoop, RasSettings, StaticRasLoop
 from inference.retrieval.passages import Passage
-from inference.run_questions import run_questions
-from inference.triple_cache import TripleCache
+from inference.runs.evaluation import run_questions
 from models.formats.grammars import plan_regex, triples_regex
-from models.formats.history import History
+from models.formats.planning import History
 from models.formats.records import QuestionRecord, Task
 from models.formats.triples import Triple
 

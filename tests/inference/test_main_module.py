@@ -8,7 +8,7 @@ from types import CodeType, ModuleType
 
 import pytest
 
-from inference.engines.vllm_process import main_module_hidden
+from inference.engines.vllm.process import main_module_hidden
 
 
 @pytest.fixture

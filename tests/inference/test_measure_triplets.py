@@ -9,7 +9,7 @@ import pytest
 import inference.measure_triplets
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Request
-from inference.knowledge_base.output_log import Output, OutputLog
+from inference.indexes.knowledge_base.store import Output, OutputLog
 from inference.measure_triplets import questions_of, rule_figures
 from models.formats.records import QuestionRecord, write_records
 from tests.run_main import run_main

@@ -12,25 +12,24 @@ from benchmarks.scripted_world.hierarchy_world import TopicWriters, build_index
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request
-from inference.hierarchy.database import STORE_FILE
-from inference.hierarchy.extraction import Extracted, GroundedFact, PromptedChunkExtractor
-from inference.hierarchy.gold_topics import GoldTopics, Words, supporting_sentences
-from inference.hierarchy.index import HierarchyIndex
-from inference.hierarchy.kinds import KindTopics
-from inference.loops.model_steps import ModelSteps
+from inference.indexes.hierarchy.extraction import Extracted, GroundedFact, PromptedChunkExtractor
+from inference.indexes.hierarchy.index import HierarchyIndex
+from inference.indexes.hierarchy.kinds import KindTopics
+from inference.indexes.hierarchy.offers import GoldTopics, Words, supporting_sentences
+from inference.indexes.hierarchy.store import STORE_FILE
+from inference.loops.model import ModelSteps
 from inference.loops.th_rag import ThRagLoop, ThRagSettings
 from inference.offer_topics import ChoiceMarker
 from inference.retrieval.passages import Passage
-from models.formats.offered_choice import OfferedChoice
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.records import (
     DecompositionStep,
     QuestionRecord,
     read_records,
     write_records,
 )
-from models.formats.topic_selector import Topic
+from models.formats.topics import OfferedChoice, Topic
 from models.formats.triples import Triple
-from models.sentence_encoder import load_sentence_encoder
 from tests.run_main import Run, json_runner
 
 ENCODER = load_sentence_encoder("hash")

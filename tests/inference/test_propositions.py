@@ -10,25 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.scripted_world.encoders import WideHashEncoder
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
-from benchmarks.scripted_world.scripted_engine import ScriptedEngine
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, WideHashEncoder
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.build_propositions import add_to_index, new_documents
-from inference.engines.contract import Request
-from inference.engines.errors import EngineError
-from inference.extraction import TripleExtractor
-from inference.knowledge_base.output_log import DuplicateDocumentError
-from inference.propositions.index import PropositionIndex, open_index
-from inference.propositions.parts import Document, PropositionIndexError
-from inference.propositions.search import PassageSearch, PropositionSearch, ranked
+from inference.engines.contract import EngineError, Request
+from inference.indexes.extraction import TripleCache, TripleExtractor
+from inference.indexes.knowledge_base.store import DuplicateDocumentError
+from inference.indexes.propositions.index import PropositionIndex, open_index
+from inference.indexes.propositions.parts import Document, PropositionIndexError
+from inference.indexes.propositions.search import PassageSearch, PropositionSearch, ranked
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import IndexMismatchError, Passage
-from inference.triple_cache import TripleCache
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.fields import RecordError
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.triples import Triple
-from models.sentence_encoder import load_sentence_encoder
 
 ENCODER = WideHashEncoder()
 DIRECTOR = Triple("Dawn", "director", "Ana Lis")

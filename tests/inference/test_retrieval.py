@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.dense import DenseRetriever
-from inference.retrieval.fusion import HybridRetriever, reciprocal_rank_fusion
-from inference.retrieval.open_retriever import build_retriever
+from inference.retrieval.open_retriever import (
+    HybridRetriever,
+    build_retriever,
+    reciprocal_rank_fusion,
+)
 from inference.retrieval.passages import (
     EmptyCorpusError,
     Hit,
@@ -23,9 +26,9 @@ from inference.retrieval.passages import (
     load_corpus,
     top_hits,
 )
+from models.files.sentence_encoder import HashEncoder, load_sentence_encoder
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, RecordError, read_records
-from models.sentence_encoder import HashEncoder, load_sentence_encoder
 from tests.shared_data import shared_data_file
 
 TOPICS = ["rivers of Spain", "jazz piano", "volcanic islands", "steam engines", "chess openings"]

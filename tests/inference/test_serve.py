@@ -14,8 +14,8 @@ from aiohttp import ClientSession
 
 from inference.engines.contract import Constraint, Request, Sampling
 from inference.engines.openai import OpenAIEngine
-from inference.engines.transformers import TransformersEngine
-from inference.serving.model_server import ModelServer, model_names
+from inference.engines.transformers.engine import TransformersEngine
+from inference.serving.server import ModelServer, model_names
 from models.formats.triples import Triple
 from tests.components import (
     CHAT_TEMPLATE,

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.engines.contract import Request
-from inference.engines.errors import InvalidRequestError
-from inference.serving.api_errors import ApiError
-from inference.serving.model_server import model_names
+from inference.engines.contract import InvalidRequestError, Request
+from inference.serving.answers import ApiError
 from inference.serving.request_body import ChatBody, CompletionBody, parse_body
+from inference.serving.server import model_names
 
 FIELDS = [*CompletionBody.model_fields, "messages", "n", "stream", "prompt_embeds", "other"]
 MESSAGES = [{"role": "user", "content": ""}]

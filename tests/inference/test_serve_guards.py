@@ -7,9 +7,9 @@ import pytest
 from aiohttp import ClientSession
 
 import inference.serve
-from inference.engines.transformers import TransformersEngine
-from inference.serving.hosts import AllowedHosts
-from inference.serving.model_server import ModelServer, model_names
+from inference.engines.transformers.engine import TransformersEngine
+from inference.serving.middlewares import AllowedHosts
+from inference.serving.server import ModelServer, model_names
 from tests.inference.local_server import listening
 from tests.inference.test_serve_stopping import StubEngine
 from tests.tiny import tiny_backbone

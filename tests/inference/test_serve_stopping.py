@@ -6,9 +6,15 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from inference.engines.contract import Completion, Health, Request
-from inference.engines.errors import EngineClosedError, EngineDiedError, GenerationError
-from inference.serving.model_server import ModelServer, model_names
+from inference.engines.contract import (
+    Completion,
+    EngineClosedError,
+    EngineDiedError,
+    GenerationError,
+    Health,
+    Request,
+)
+from inference.serving.server import ModelServer, model_names
 from tests.inference.local_server import listening
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from inference.engines.contract import EngineOptions
 from inference.engines.open_engine import build_engine
-from inference.engines.options import EngineOptions
 from tests.quality.shipped import FLOORS, measure, shipped_folders, shortfalls, trials
 
 

@@ -3,10 +3,10 @@
 
 import pytest
 
-from inference.components import SHIPPED, helper_requests, open_helper
+from inference.engines.contract import EngineOptions
 from inference.engines.open_engine import build_engine
-from inference.engines.options import EngineOptions
-from models.formats.topic_choice import Choice, choice_prompt, parse_choice
+from inference.opening.components import SHIPPED, helper_requests, open_helper
+from models.formats.topics import Choice, choice_prompt, parse_choice
 
 FOLDER = SHIPPED / "choose_topics_smollm2"
 QUESTION = "Where was the director of film The Quiet Harbour born?"

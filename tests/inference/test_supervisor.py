@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from inference.engines.errors import EngineClosedError, EngineDiedError, InvalidRequestError
-from inference.engines.supervisor import Supervisor
+from inference.engines.contract import EngineClosedError, EngineDiedError, InvalidRequestError
+from inference.engines.vllm.supervisor import Supervisor
 
 
 class FakeProcess:

@@ -4,24 +4,23 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.scripted_world.encoders import WideHashEncoder
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
-from benchmarks.scripted_world.scripted_engine import ScriptedEngine, text_input
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, WideHashEncoder, text_input
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request
-from inference.loops.graph_reader import GraphReader
+from inference.indexes.propositions.index import PropositionIndex
+from inference.indexes.propositions.parts import Document
+from inference.indexes.propositions.search import PassageSearch, PropositionSearch, Search
+from inference.loops.model import GraphReader
 from inference.loops.t2rag import T2RagLoop, T2RagSettings
 from inference.loops.t2rag_steps import Decomposer, HelperResolver, PromptedResolver, Resolver
 from inference.loops.trace import Trace
-from inference.propositions.index import PropositionIndex
-from inference.propositions.parts import Document
-from inference.propositions.search import PassageSearch, PropositionSearch, Search
 from inference.retrieval.dense import DenseRetriever
-from inference.run_questions import run_questions
+from inference.runs.evaluation import run_questions
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple, parse_triples
-from models.sentence_encoder import load_sentence_encoder
 
 ENCODER = WideHashEncoder()
 

@@ -16,14 +16,13 @@ import pytest
 import inference.ask
 import inference.build_propositions
 import inference.evaluate
-import inference.open_loop
+import inference.opening.loop
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from benchmarks.scripted_world.world_model import WorldModel
-from inference.evaluation_run import settings_of
-from inference.indexing_cost import read_cost
-from inference.loop_groups import OWN_OPTIONS
-from inference.loop_options import add_loop_arguments, options_from
+from inference.indexes.cost import read_cost
+from inference.opening.loop_options import OWN_OPTIONS, add_loop_arguments, options_from
+from inference.runs.evaluation import settings_of
 from models.formats.records import write_records
 from models.formats.triples import Triple
 from tests.components import chat_backbone, helper_component, ras_component, t2t_component
@@ -81,7 +80,7 @@ def engines(world: GoldWorld, monkeypatch: pytest.MonkeyPatch) -> list[ScriptedE
         return engine
 
     monkeypatch.setattr(inference.build_propositions, "build_engine", open_engine)
-    monkeypatch.setattr(inference.open_loop, "build_engine", open_engine)
+    monkeypatch.setattr(inference.opening.loop, "build_engine", open_engine)
     return opened
 
 

@@ -12,20 +12,18 @@ from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.hierarchy_world import TopicWriters, build_index
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text, text_input
 from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
-from inference.components import prompted_triples_request
 from inference.engines.contract import Request
-from inference.extraction import TripleExtractor
-from inference.hierarchy.extraction import AdapterChunkExtractor, PromptedChunkExtractor
-from inference.hierarchy.index import HierarchyIndex
-from inference.hierarchy.kinds import KindTopics
-from inference.loops.graph_reader import GraphReader
-from inference.loops.model_steps import ModelSteps
+from inference.indexes.extraction import TripleCache, TripleExtractor
+from inference.indexes.hierarchy.extraction import AdapterChunkExtractor, PromptedChunkExtractor
+from inference.indexes.hierarchy.index import HierarchyIndex
+from inference.indexes.hierarchy.kinds import KindTopics
+from inference.loops.model import GraphReader, ModelSteps
 from inference.loops.th_rag import CHOICE_STEPS, ThRagLoop, ThRagSettings
 from inference.loops.trace import Trace
-from inference.run_questions import run_questions
-from inference.triple_cache import TripleCache
+from inference.opening.components import prompted_triples_request
+from inference.runs.evaluation import run_questions
+from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.records import QuestionRecord
-from models.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 # The world has nine topics, Geography three subtopics and Music two.
 SETTINGS = ThRagSettings(topics=(1, 6), subtopics=(1, 3))

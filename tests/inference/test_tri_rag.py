@@ -6,16 +6,14 @@ from hypothesis import strategies as st
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, text_input
 from inference.engines.contract import Request
-from inference.knowledge_base.output_log import Output
-from inference.knowledge_base.store import KnowledgeBase, extend
-from inference.loops.evidence import fit_evidence
-from inference.loops.graph_reader import GraphReader
-from inference.loops.tri_rag import TriRagLoop, TriRagSettings
+from inference.indexes.knowledge_base.store import KnowledgeBase, Output, extend
+from inference.loops.model import GraphReader
+from inference.loops.tri_rag import TriRagLoop, TriRagSettings, fit_evidence
 from inference.retrieval.passages import Passage
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.conditions import ConditionTriplet, format_conditions, parse_conditions
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
-from models.sentence_encoder import load_sentence_encoder
 
 WORDS = st.lists(st.sampled_from(["ab", "c", "def"]), min_size=1, max_size=6).map(" ".join)
 TRIPLETS = st.builds(ConditionTriplet, WORDS, WORDS | st.just(""), WORDS)

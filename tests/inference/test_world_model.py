@@ -9,18 +9,23 @@ from benchmarks.scripted_world.gold_world import GoldWorld, answer_from, make_wo
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, text_input
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request, Sampling
-from inference.extraction import TripleExtractor
-from inference.loops.graph_reader import GraphReader
-from inference.loops.passage_steps import passages_prompt
+from inference.indexes.extraction import TripleCache, TripleExtractor
+from inference.loops.model import GraphReader, passages_prompt
 from inference.loops.ras import RasLoop, RasSettings
 from inference.retrieval.bm25 import Bm25Retriever
-from inference.run_questions import run_questions
-from inference.triple_cache import TripleCache
-from models.formats.claims import claim
-from models.formats.conditions import parse_conditions
-from models.formats.decomposer import decompose_prompt
-from models.formats.gap_judge import gap_prompt, parse_gap
-from models.formats.history import History, HistoryStep
+from inference.runs.evaluation import run_questions
+from models.formats.conditions import claim, parse_conditions
+from models.formats.helpers import (
+    SubqueryInput,
+    decompose_prompt,
+    gap_prompt,
+    parse_gap,
+    parse_resolution,
+    parse_subquery,
+    resolve_prompt,
+    subquery_writer_prompt,
+)
+from models.formats.planning import History, HistoryStep
 from models.formats.prompts import (
     answer_prompt,
     conditions_prompt,
@@ -29,9 +34,7 @@ from models.formats.prompts import (
     triples_prompt,
 )
 from models.formats.query_triplets import parse_query_triplets
-from models.formats.resolver import parse_resolution, resolve_prompt
-from models.formats.subquery_writer import SubqueryInput, parse_subquery, subquery_writer_prompt
-from models.formats.topic_selector import Topic, parse_topic, topic_prompt
+from models.formats.topics import Topic, parse_topic, topic_prompt
 from models.formats.triples import parse_triples
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from models.formats.triples import Triple
-from models.graph import (
+from models.parts.graph import (
     EncodedGraphs,
     FloatArray,
     GraphBatch,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from models.asked_comparison import Comparison, asked_comparison
+from models.facts.comparisons import Comparison, asked_comparison
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ import pytest
 import torch
 from transformers import GPT2TokenizerFast, T5Config, T5ForConditionalGeneration
 
-from models.backbone import (
+from models.component import add_lora
+from models.files.backbone import (
     BackboneNotFoundError,
     backbone_id,
     load_backbone,
     load_tokenizer,
     resolve_backbone,
 )
-from models.lora import add_lora
 from tests.tiny import tiny_backbone, tiny_tokenizer
 
 

@@ -10,8 +10,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from models import checkpoint
-from models.checkpoint import (
+from models.files import checkpoint
+from models.files.checkpoint import (
     BackboneMismatchError,
     CheckpointWriteError,
     NotACheckpointError,

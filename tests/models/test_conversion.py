@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from safetensors import SafetensorError
 
-from models import cache, smollm2
-from models.backbone import resolve_backbone
-from models.cache import CacheFolderError, cache_folder
+from common import cache
+from common.cache import CacheFolderError, cache_folder
+from models.files import backbone as smollm2
+from models.files.backbone import resolve_backbone
 
 Usage = namedtuple("Usage", "total used free")
 FORK = multiprocessing.get_context("fork")

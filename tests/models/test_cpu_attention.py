@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.cpu_attention import NAME, CausalAttention, use_cpu_training_attention
+from models.kernels.cpu_attention import NAME, CausalAttention, use_cpu_training_attention
 from tests.tiny import tiny_llama
 
 

@@ -6,7 +6,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.cpu_lora import CpuLoraLinear, LoraProduct, keep_mask, use_cpu_lora
+from models.kernels.cpu_lora import CpuLoraLinear, LoraProduct, keep_mask, use_cpu_lora
 from tests.tiny import tiny_llama
 
 # How much farther from float32 than PEFT's own a gradient may be.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.dates import Date, compare_dates, compare_spans, parse_date
+from models.facts.dates import Date, compare_dates, compare_spans, parse_date
 
 FORMATS = ("%d %B %Y", "%B %d, %Y", "%d %b. %Y", "%d %b %Y", "%Y-%m-%d", "%B %d %Y")
 DATES = st.dates(min_value=date(1000, 1, 1), max_value=date(2100, 12, 31))

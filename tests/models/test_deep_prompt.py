@@ -9,18 +9,18 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel
 
-from models.backbone import load_backbone
-from models.deep_prompt import (
+from models.component import attention_inputs
+from models.files.backbone import load_backbone
+from models.parts.deep_prompt import (
     DeepPrompt,
     UnsupportedBackboneError,
     initialise_from_text,
     initialise_from_vocabulary,
     require_supported,
     selected_layers,
+    use_prompt_attention,
 )
-from models.frozen_backbone import attention_inputs
-from models.prefix_tuning import as_prefix, save_prefix
-from models.prompt_attention import use_prompt_attention
+from models.parts.prefix_tuning import as_prefix, save_prefix
 from tests.models.decoder_families import (
     FAMILIES,
     LAYERS,

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.country_names import canonical_country
-from models.derived_facts import MAX_DERIVED_TRIPLES, derive_comparisons, named_subjects
+from models.facts.comparisons import MAX_DERIVED_TRIPLES, derive_comparisons, named_subjects
+from models.facts.countries import canonical_country
 from models.formats.triples import Triple
 
 FIELDS = st.sampled_from(["a", "b", "c", "1900", "7 March 1982", "1982", "American", "US"])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
 from models.formats.triples import Triple
-from models.graph import INVERSE_PREFIX, build_subgraph, collate_graphs
+from models.parts.graph import INVERSE_PREFIX, build_subgraph, collate_graphs
 from tests.models.graphs import FEATURE_DIM, STEPS, TRIPLES, encode_samples, graph_batch
 
 

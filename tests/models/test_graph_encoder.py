@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.formats.triples import Triple
-from models.graph_encoder import GraphEncoder, GraphEncoderConfig
+from models.parts.graph_encoder import GraphEncoder, GraphEncoderConfig
 from tests.models.graphs import FEATURE_DIM, STEPS, graph_batch
 
 KINDS = ("graph_transformer", "gat", "gcn")

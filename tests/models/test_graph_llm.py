@@ -10,12 +10,11 @@ from peft import PeftModel
 from torch import Tensor
 from transformers.modeling_outputs import CausalLMOutput
 
-from models.checkpoint import BackboneMismatchError
+from models.files.checkpoint import BackboneMismatchError
 from models.formats.triples import Triple
-from models.graph import GraphBatch
-from models.graph_encoder import GraphEncoderConfig
-from models.graph_llm import GraphLLM
-from models.graph_llm_config import GraphLLMConfig
+from models.graph_llm import GraphLLM, GraphLLMConfig
+from models.parts.graph import GraphBatch
+from models.parts.graph_encoder import GraphEncoderConfig
 from tests.models.graphs import FEATURE_DIM, Steps, graph_batch
 from tests.tiny import tiny_backbone, tiny_llama
 

@@ -8,7 +8,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from models.grouped_attention import GROUPED_SDPA, grouped_sdpa, use_grouped_attention
+from models.kernels.cpu_attention import GROUPED_SDPA, grouped_sdpa, use_grouped_attention
 
 
 class Groups(nn.Module):

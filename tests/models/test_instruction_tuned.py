@@ -10,18 +10,13 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import T5Config, T5ForConditionalGeneration
 
-from models.backbone import load_backbone
-from models.checkpoint import BackboneMismatchError, NotACheckpointError
-from models.errors import LabelCutError
+from models.files.backbone import load_backbone
+from models.files.checkpoint import BackboneMismatchError, NotACheckpointError
+from models.formats.helpers import SubqueryInput, subquery_writer_prompt
 from models.formats.records import InstructionSample
-from models.formats.subquery_writer import SubqueryInput, subquery_writer_prompt
-from models.instruction_processor import InstructionProcessor, cut_lines
-from models.instruction_tuned import (
-    InstructionTuned,
-    InstructionTunedConfig,
-    build_instruction_tuned,
-)
-from models.label_loss import IGNORE_INDEX
+from models.helper import InstructionTuned, InstructionTunedConfig, build_instruction_tuned
+from models.parts.loss import IGNORE_INDEX
+from models.processors.passages import InstructionProcessor, LabelCutError, cut_lines
 from models.text_to_triples import TextToTriples
 from tests.components import t2t_component
 from tests.tiny import tiny_backbone, tiny_tokenizer

@@ -13,15 +13,9 @@ from transformers import (
     PreTrainedModel,
 )
 
-from models import chunked_loss
-from models.label_loss import (
-    IGNORE_INDEX,
-    decoder_body,
-    label_loss,
-    label_positions,
-    step_loss,
-)
-from models.lora import add_lora
+from models.component import add_lora
+from models.parts import loss as chunked_loss
+from models.parts.loss import IGNORE_INDEX, decoder_body, label_loss, label_positions, step_loss
 from tests.tiny import tiny_llama
 
 

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.errors import LabelCutError
-from models.formats.history import History, HistoryStep
+from models.formats.planning import History, HistoryStep
 from models.formats.prompts import answer_prompt, plan_prompt
 from models.formats.records import RasSample
 from models.formats.triples import Triple
-from models.graph import build_subgraph
-from models.ras_processor import RasProcessor, cut_history
+from models.parts.graph import build_subgraph
+from models.processors.passages import LabelCutError
+from models.processors.ras import RasProcessor, cut_history
 from tests.tiny import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()

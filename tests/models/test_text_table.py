@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.sentence_encoder import (
+from models.files.sentence_encoder import (
     EncoderNotFoundError,
     FloatArray,
     HashEncoder,
     SentenceEncoder,
     load_sentence_encoder,
 )
-from models.text_table import TextFeatures, TextTable
+from models.files.text_table import TextFeatures, TextTable
 
 TEXTS = ["Paris", "capital of", "", "Paris", "naïve \u2028 café", "a longer text\nin two lines"]
 

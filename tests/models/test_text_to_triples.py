@@ -10,15 +10,14 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import T5Config, T5ForConditionalGeneration
 
-from models.backbone import load_backbone, load_tokenizer
-from models.checkpoint import BackboneMismatchError, TruncatedCheckpointError
-from models.errors import LabelCutError
+from models.files.backbone import load_backbone, load_tokenizer
+from models.files.checkpoint import BackboneMismatchError, TruncatedCheckpointError
 from models.formats.prompts import triples_prompt
 from models.formats.records import TriplesSample
 from models.formats.triples import Triple, format_triples, parse_triples
-from models.label_loss import IGNORE_INDEX
+from models.parts.loss import IGNORE_INDEX
+from models.processors.passages import LabelCutError, TextToTriplesProcessor
 from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
-from models.text_to_triples_processor import TextToTriplesProcessor
 from tests.tiny import tiny_backbone, tiny_tokenizer
 
 TRIPLES = [Triple("Ann", "born in", "Bonn"), Triple("Ann", "date of birth", "3 May 1901")]

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.facts.triple_selection import select_triples
 from models.formats.triples import Triple
-from models.triple_selection import select_triples
 
 QUESTION = "Where was the director of Dawn born?"
 DIRECTOR = Triple("Dawn", "director", "Ana Lis")

@@ -9,9 +9,10 @@ from statistics import fmean
 from typing import TypeVar
 
 from evaluation.answers import exact_match
+from evaluation.component_scores import score_triples
 from evaluation.conditions import score_conditions
-from evaluation.triples import score_triples
-from inference.components import (
+from inference.engines.contract import Engine, Request, Sampling
+from inference.opening.components import (
     DEFAULT_CHECKPOINTS,
     EXTRACTOR_ADAPTER,
     RAS_ADAPTER,
@@ -24,10 +25,9 @@ from inference.components import (
     reader_inputs,
     triples_requests,
 )
-from inference.engines.contract import Engine, Request, Sampling
 from inference.retrieval.passages import Passage
 from models.formats.conditions import format_conditions, parse_conditions
-from models.formats.gap_judge import ENOUGH
+from models.formats.helpers import ENOUGH, NOTHING
 from models.formats.records import (
     ConditionSample,
     HelperTask,
@@ -37,10 +37,9 @@ from models.formats.records import (
     TriplesSample,
     read_records,
 )
-from models.formats.resolver import NOTHING
 from models.formats.triples import format_triples, parse_triples
-from training.validation_helper import score_helper
-from training.validation_ras import score_ras
+from training.recipe.validation_helper import score_helper
+from training.recipe.validation_ras import score_ras
 
 RECORDS = Path(__file__).parent / "records"
 # Without choose_topics, see README.md.

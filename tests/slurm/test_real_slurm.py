@@ -10,14 +10,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from models.formats.history import HistoryStep
+from models.formats.planning import HistoryStep
 from models.formats.records import RasSample, write_records
 from models.formats.triples import Triple
 from tests.components import chat_backbone
 from tests.slurm.cluster import ENDED, ROOT, SCRIPTS, Cluster, NoCluster, job_settings, real_cluster
 from tests.training.runs import course, steps_logged, weights
-from training.checkpoints import resume_folder, verify_checkpoint
-from training.run_record import read_starts
+from training.recipe.run_folder import read_starts
+from training.saving.checkpoints import resume_folder, verify_checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(1800)]
 TINY = ("train.logging_steps=1", "train.tensorboard=false", "validation.samples=2")

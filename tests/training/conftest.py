@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from models.formats.history import HistoryStep
+from models.formats.planning import HistoryStep
 from models.formats.records import (
     ConditionSample,
     InstructionSample,
@@ -18,8 +18,7 @@ from models.formats.records import (
 from models.formats.triples import Triple
 from tests import processes
 from tests.tiny import tiny_backbone
-from training.config import load_config
-from training.settings import T2TSettings
+from training.recipe.settings import T2TSettings, load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

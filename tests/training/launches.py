@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.process_runs.forms import DDP, FORMS
+from benchmarks.harness.forms import DDP, FORMS
 from tests import processes
 from tests.training.conftest import ROOT
 

@@ -9,11 +9,11 @@ import torch
 
 from tests import processes
 from tests.training.conftest import ROOT
-from training.arguments import training_arguments
-from training.history import read_history
-from training.preemption import StopRequest
-from training.settings import T2TSettings
-from training.setup import run_training
+from training.loop.preemption import StopRequest
+from training.recipe.arguments import training_arguments
+from training.recipe.run import run_training
+from training.recipe.run_folder import read_history
+from training.recipe.settings import T2TSettings
 from training.train_t2t import prepare
 
 FIGURES = ("loss", "learning_rate", "grad_norm", "eval_loss", "train_loss", "step")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from models.checkpoint import verify_component
+from models.files.checkpoint import verify_component
 from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
 from tests.components import ras_component, stir
 from tests.tiny import tiny_backbone

@@ -15,24 +15,30 @@ import pytest
 import torch
 from torch import nn
 
-from models.checkpoint import CheckpointWriteError
-from models.condition_extractor import build_condition_extractor
-from models.condition_extractor_config import Adaptation, ConditionExtractorConfig
-from models.graph_encoder import GraphEncoderConfig
-from models.graph_llm import GraphLLM
-from models.graph_llm_config import GraphLLMConfig
+from models.condition_extractor import (
+    Adaptation,
+    ConditionExtractorConfig,
+    build_condition_extractor,
+)
+from models.files.checkpoint import CheckpointWriteError
+from models.graph_llm import GraphLLM, GraphLLMConfig
+from models.parts.graph_encoder import GraphEncoderConfig
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
 from tests.processes import Process
 from tests.training.conftest import ROOT, Settings
 from tests.training.runs import course, start, steps_logged, train, weights
-from training import training_state
-from training.checkpoint_writer import CheckpointWriter
-from training.checkpoints import checkpoint_step, checkpoints, resume_folder, verify_checkpoint
-from training.component_copy import ComponentCopy
-from training.errors import NonFiniteLossError
-from training.history import History
-from training.preemption import StoppedBySignal, listening
-from training.trainer import ComponentTrainer
+from training.loop.preemption import StoppedBySignal, listening
+from training.loop.trainer import ComponentTrainer
+from training.recipe.run_folder import History
+from training.saving import state as training_state
+from training.saving.checkpoints import (
+    checkpoint_step,
+    checkpoints,
+    resume_folder,
+    verify_checkpoint,
+)
+from training.saving.errors import NonFiniteLossError
+from training.saving.state import CheckpointWriter, ComponentCopy
 
 pytestmark = pytest.mark.timeout(300)
 Module = Callable[[str], Any]
@@ -154,7 +160,7 @@ def slow_write(monkeypatch: pytest.MonkeyPatch, until: Callable[[], Any]) -> Non
             until()
         write(*arguments)
 
-    monkeypatch.setattr("training.checkpoints.write_optimizer", late)
+    monkeypatch.setattr("training.saving.checkpoints.write_optimizer", late)
 
 
 def test_steps_go_on_while_a_checkpoint_is_written_and_do_not_reach_into_it(

@@ -8,10 +8,10 @@ import pytest
 from peft import PeftModel
 from safetensors import safe_open
 
-from models.backbone import load_backbone
 from models.condition_extractor import ConditionExtractor
+from models.files.backbone import load_backbone
 from models.graph_llm import GraphLLM
-from models.instruction_tuned import InstructionTuned
+from models.helper import InstructionTuned
 from models.text_to_triples import TextToTriples
 from tests.processes import fresh
 from tests.training.conftest import ROOT, Run

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from models.manifest import sha256_of
+from models.files.checkpoint import sha256_of
 from tests.training.conftest import Settings
 from tests.training.runs import train
 from training import compare
 from training.compare import curve_rows, differences
-from training.run_record import git_state, read_starts
+from training.recipe.run_folder import git_state, read_starts
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -6,8 +6,16 @@ from pathlib import Path
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 
-from training.config import ConfigError, expected_type, known_keys, load_config
-from training.settings import RasSettings, Schedule, T2TSettings, TriRagSettings
+from training.recipe.settings import (
+    ConfigError,
+    RasSettings,
+    Schedule,
+    T2TSettings,
+    TriRagSettings,
+    expected_type,
+    known_keys,
+    load_config,
+)
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
 REQUIRED = ["output_dir=out", "data.train=train.jsonl", "model.backbone=folder"]

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from training.early_stopping import EarlyStopping
+from training.loop.callbacks import EarlyStopping
 
 
 def validate(stopping: EarlyStopping, losses: list[float], state: TrainerState) -> TrainerControl:

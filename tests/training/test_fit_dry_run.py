@@ -10,15 +10,12 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import LlamaConfig, T5Config
 
-from models.label_loss import IGNORE_INDEX
+from models.parts.loss import IGNORE_INDEX
 from tests.training.conftest import ROOT
-from training.config import load_config
-from training.fit.architectures import backbone_on_meta
-from training.fit.dry_run import DryRun, LiveTensors, SavedTensors, dry_run
-from training.fit.gpu_kernels import gpu_kernels
-from training.fit.sketch import Lengths, inputs, recipe_lengths, sketch
+from training.fit.dry_run import DryRun, LiveTensors, SavedTensors, dry_run, gpu_kernels
+from training.fit.sketch import Lengths, backbone_on_meta, inputs, recipe_lengths, sketch
+from training.recipe.settings import T2TSettings, load_config
 from training.recipe_table import KINDS, sketch_recipe
-from training.settings import T2TSettings
 
 BATCH, PROMPT, LABEL = 2, 48, 16
 LENGTHS = Lengths(PROMPT, LABEL, PROMPT + LABEL, None, "")

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.graph_llm import GraphLLM
-from models.graph_llm_config import GraphLLMConfig
+from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
 from tests.training.conftest import ROOT, Run
 from tests.training.test_checkpoint_writer import GRAPH
@@ -17,8 +16,8 @@ from training.fit.dry_run import DryRun
 from training.fit.fit import RESERVE_BYTES, Speed, fit
 from training.fit.memory import Launch, count_parameters, state_memory
 from training.fit.sketch import Lengths, Sketch
+from training.recipe.settings import T2TSettings, TrainSettings
 from training.recipe_table import HEADER, recipes, section, sketch_recipe
-from training.settings import T2TSettings, TrainSettings
 
 SCRIPTS = {
     "train_t2t.py": "t2t_tiny",

@@ -13,22 +13,21 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from models.checkpoint import CheckpointWriteError
+from models.files.checkpoint import CheckpointWriteError
 from tests.processes import begin
 from tests.training.conftest import ROOT, Run, Settings
 from tests.training.runs import start, steps_logged, train
-from training.checkpoints import checkpoints
-from training.errors import LossSpikeError, RunFolderError
-from training.guards import AT_LEAST, StepGuard
-from training.room import check_room
-from training.run_folder import claimed
+from training.loop.guards import AT_LEAST, StepGuard
+from training.recipe.run_folder import claimed
+from training.saving.checkpoints import check_room, checkpoints
+from training.saving.errors import LossSpikeError, RunFolderError
 
 pytestmark = pytest.mark.timeout(300)
 Usage = namedtuple("Usage", "total used free")
 CLAIM = """
 import sys, time
 from pathlib import Path
-from training.run_folder import claimed
+from training.recipe.run_folder import claimed
 with claimed(Path(sys.argv[1]), "auto"):
     print("claimed", flush=True)
     time.sleep(60)

@@ -12,16 +12,15 @@ from torch.utils.data import BatchSampler
 
 from models.formats.records import RasSample, TriplesSample
 from models.formats.triples import Triple, format_triples
-from training.collators import Collator
-from training.errors import ResumeError
-from training.sampler import LengthGroupedSampler
-from training.samples import SampleSet, TrainingSample
-from training.schedule import Clock, build_scheduler, learning_rate_factor
-from training.settings import Schedule
-from training.sharding import load_optimizer_state, whole_optimizer_state
-from training.training_state import read_optimizer, rng_state, set_rng_state, write_optimizer
-from training.validation_ras import score_ras
-from training.validation_t2t import score_t2t
+from training.loop.sampler import LengthGroupedSampler
+from training.loop.schedule import Clock, build_scheduler, learning_rate_factor
+from training.recipe.samples import Collator, SampleSet, TrainingSample
+from training.recipe.settings import Schedule
+from training.recipe.validation_passages import score_t2t
+from training.recipe.validation_ras import score_ras
+from training.saving.errors import ResumeError
+from training.saving.sharding import load_optimizer_state, whole_optimizer_state
+from training.saving.state import read_optimizer, rng_state, set_rng_state, write_optimizer
 
 LENGTHS = np.random.default_rng(0).integers(1, 500, size=403).tolist()
 

@@ -16,12 +16,12 @@ import pytest
 
 from tests.training.conftest import ROOT, Settings
 from tests.training.runs import course, start, steps_logged, train, weights
-from training import training_state
-from training.checkpoints import checkpoints, resume_folder, verify_checkpoint
-from training.config import ConfigError
-from training.history import History
-from training.preemption import STOPPED, StoppedBySignal, StopRequest, listening, requeue
-from training.trainer import ComponentTrainer
+from training.loop.preemption import STOPPED, StoppedBySignal, StopRequest, listening, requeue
+from training.loop.trainer import ComponentTrainer
+from training.recipe.run_folder import History
+from training.recipe.settings import ConfigError
+from training.saving import state as training_state
+from training.saving.checkpoints import checkpoints, resume_folder, verify_checkpoint
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -84,7 +84,7 @@ def test_a_second_signal_does_a_checkpoint_no_harm(
         write(*arguments)
         kill(signal.SIGUSR1)
 
-    monkeypatch.setattr("training.checkpoints.write_optimizer", interrupted)
+    monkeypatch.setattr("training.saving.checkpoints.write_optimizer", interrupted)
     with listening("USR1") as stop, pytest.raises(StoppedBySignal, match="SIGTERM after step 2"):
         signals_after(1, monkeypatch, lambda: kill(signal.SIGTERM))
         train(settings("train.max_steps=3"), stop)
@@ -180,7 +180,7 @@ def test_a_job_that_slurm_ends_at_once_is_requeued_all_the_same(
     # SLURM's SIGKILL can come before anything is said of the answer.
     program.write_text("#!/bin/sh\nkill -KILL $PPID\n")
     asks = "import logging; logging.basicConfig(level=logging.INFO)\n"
-    asks += "from training.preemption import requeue; requeue()"
+    asks += "from training.loop.preemption import requeue; requeue()"
     command = [sys.executable, "-c", asks]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == -signal.SIGKILL

@@ -18,7 +18,7 @@ from tests.training.launches import (
     own_folders,
 )
 from tests.training.runs import course, train
-from training.checkpoints import checkpoints, verify_checkpoint
+from training.saving.checkpoints import checkpoints, verify_checkpoint
 
 # 7 samples in steps of 4: the last step of an epoch is short, also for two processes.
 PLAN = ("data.max_train_samples=7", "train.max_steps=4", "model.lora.dropout=0")

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from models.checkpoint import TruncatedCheckpointError
+from models.files.checkpoint import TruncatedCheckpointError
 from tests.training.conftest import ROOT, Settings
 from tests.training.runs import course, start, steps_logged, train, weights
-from training.checkpoints import (
+from training.saving.checkpoints import (
     best_step,
     checkpoints,
     drop,
     resume_folder,
     verify_checkpoint,
 )
-from training.errors import ResumeError
+from training.saving.errors import ResumeError
 
 CONFIGS = ROOT / "configs"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -8,11 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from models.checkpoint import CheckpointError, verify_component
-from models.condition_extractor import ConditionExtractor, build_condition_extractor
-from models.condition_extractor_config import ConditionExtractorConfig
-from models.deep_prompt import DeepPrompt
-from models.manifest import sha256_of
+from models.condition_extractor import (
+    ConditionExtractor,
+    ConditionExtractorConfig,
+    build_condition_extractor,
+)
+from models.files.checkpoint import CheckpointError, sha256_of, verify_component
+from models.parts.deep_prompt import DeepPrompt
 from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
 from tests.processes import fresh, run
 from tests.tiny import tiny_backbone

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.checkpoint import CheckpointError
+from models.files.checkpoint import CheckpointError
 from training import train_ras, train_t2t
-from training.arguments import training_arguments
-from training.config import ConfigError, load_config
-from training.settings import RasSettings, T2TSettings
-from training.setup import Recipe, run_training
+from training.recipe.arguments import training_arguments
+from training.recipe.run import Recipe, run_training
+from training.recipe.settings import ConfigError, RasSettings, T2TSettings, load_config
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from models.formats.records import HelperTask, InstructionSample, write_records
-from models.instruction_tuned import InstructionTuned
+from models.helper import InstructionTuned
 from tests.training.conftest import ROOT
-from training.config import ConfigError, load_config
-from training.settings import T2TSettings
-from training.setup import Recipe
+from training.recipe.run import Recipe
+from training.recipe.settings import ConfigError, T2TSettings, load_config
+from training.recipe.validation_helper import score_helper
 from training.train_helper import prepare
-from training.validation_helper import score_helper
 
 
 def recipe(data: Path, backbone: Path, out: Path, *changes: str) -> Recipe:

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from models.condition_extractor import ConditionExtractor
-from models.deep_prompt import DeepPrompt
+from models.parts.deep_prompt import DeepPrompt
 from tests.training.conftest import ROOT
-from training.arguments import training_arguments
-from training.config import ConfigError, load_config
-from training.settings import TriRagSettings
-from training.setup import Recipe
+from training.recipe.arguments import training_arguments
+from training.recipe.run import Recipe
+from training.recipe.settings import ConfigError, TriRagSettings, load_config
 from training.train_tri_rag import prepare
 
 

@@ -9,17 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.checkpoint import CheckpointWriteError
-from training import training_state
-from training.arguments import training_arguments
-from training.config import load_config
-from training.errors import CutLabelsError, NonFiniteLossError
-from training.samples import SampleSet
-from training.settings import RasSettings, T2TSettings
-from training.setup import Recipe, run_training
+from models.files.checkpoint import CheckpointWriteError
+from training.loop.trainer import ComponentTrainer
+from training.recipe.arguments import training_arguments
+from training.recipe.run import Recipe, run_training
+from training.recipe.samples import SampleSet
+from training.recipe.settings import RasSettings, T2TSettings, load_config
+from training.saving import state as training_state
+from training.saving.errors import CutLabelsError, NonFiniteLossError
 from training.train_ras import prepare as prepare_ras
 from training.train_t2t import prepare as prepare_t2t
-from training.trainer import ComponentTrainer
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 pytestmark = pytest.mark.timeout(300)
@@ -123,7 +122,7 @@ def test_not_finite_stops_before_the_optimizer_and_names_samples(
     recipe = prepare_t2t(settings)
     before = {n: p.detach().clone() for n, p in recipe.module.named_parameters()}
     poison(recipe, "t3", where, monkeypatch)
-    monkeypatch.setattr("training.setup._print_start", lambda *_: None)
+    monkeypatch.setattr("training.recipe.run._print_start", lambda *_: None)
     settings.train.max_steps = 0
     steps: list[int] = []
     monkeypatch.setattr(torch.optim.AdamW, "step", lambda self, closure=None: steps.append(1))
@@ -176,7 +175,7 @@ def test_full_disk_keeps_the_earlier_checkpoint(
             raise OSError(errno.ENOSPC, "No space left on device")
         write(state, groups, folder)
 
-    monkeypatch.setattr("training.checkpoints.write_optimizer", full_at_second)
+    monkeypatch.setattr("training.saving.checkpoints.write_optimizer", full_at_second)
     with pytest.raises(CheckpointWriteError, match=r"checkpoint-4: .* the disk is full"):
         train(settings)
     folders = {path.name for path in Path(settings.output_dir).iterdir()}

@@ -10,9 +10,9 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from training import zero, zero_state
-from training.errors import LaunchError
-from training.sharding import whole_parameters
+from training.saving import zero, zero_state
+from training.saving.errors import LaunchError
+from training.saving.sharding import whole_parameters
 
 
 def plugin(stage: int = 2, **config: Any) -> SimpleNamespace:

@@ -4,12 +4,11 @@ import argparse
 import logging
 from typing import Any
 
-from evaluation.report import emit_json, print_table
-from training.config import ConfigError, load_config
+from common.tables import emit_json, print_table
 from training.fit.fit import DEVICE_TFLOPS, GIB, MFU, Fit, Speed, device_memory, fit
 from training.fit.memory import Launch
 from training.fit.sketch import Lengths, Outline, Sketch, data_lengths, recipe_lengths, sketch
-from training.settings import T2TSettings
+from training.recipe.settings import ConfigError, T2TSettings, load_config
 
 logger = logging.getLogger(__name__)
 # Keys that a recipe may leave open where nothing is trained.

@@ -8,7 +8,7 @@ from enum import Enum
 
 from torch import nn
 
-from training.sharding import layer_classes
+from training.saving.sharding import layer_classes
 
 # AdamW keeps two moments of each trained weight, in the weight's type.
 MOMENTS = 2

@@ -1,0 +1,97 @@
+"""One part of the comparison in a process of its own; its last line is one JSON object.
+
+train_step.py starts it: python -m benchmarks.harness.worker FOLDER {prepare,parity,CONTESTANT}
+"""
+
+import argparse
+import resource
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.harness.settings import CONTESTANTS, Contestant, StepModel, StepSettings
+from benchmarks.harness.workload import Workload, read_workload, summary, write_workload
+from common.tables import emit_json
+
+LEARNING_RATE = 1e-4
+MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+def build_step(contestant: Contestant, workload: Workload, settings: StepSettings) -> StepModel:
+    """The contestant's model; only its own libraries are imported, as memory is measured."""
+    if contestant.kind == "pyg":
+        from benchmarks.peers.pyg import GRetrieverStep
+
+        return GRetrieverStep(workload, settings)
+    if contestant.kind == "per_sample_loop":
+        from benchmarks.peers.per_sample_loop import PerSampleLoopStep
+
+        return PerSampleLoopStep(workload, settings)
+    if contestant.kind == "bare_lm":
+        from benchmarks.peers.bare_lm import BareLanguageModelStep
+
+        return BareLanguageModelStep(workload, settings, contestant.dtype)
+    from benchmarks.harness.parity import GraphLLMStep
+
+    with_graph = contestant.kind == "graph_llm"
+    return GraphLLMStep(workload, settings, contestant.dtype, with_graph)
+
+
+def measure(contestant: Contestant, workload: Workload, settings: StepSettings) -> dict[str, Any]:
+    """Seconds of each optimizer step after one warm-up step, and the peak of resident memory."""
+    step = build_step(contestant, workload, settings)
+    parameters = [p for p in step.module.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE)
+    batches = workload.batches(settings, contestant.grouped)
+    seconds, padded, losses = [], [], []
+    for batch in [batches[0], *batches]:
+        start = time.perf_counter()
+        result = step.forward(batch)
+        result.loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        seconds.append(time.perf_counter() - start)
+        padded.append(result.padded_tokens)
+        losses.append(float(result.loss.detach()))
+    real = sum(workload.lengths[index] for batch in batches for index in batch)
+    return {
+        "seconds": seconds[1:],
+        "padded_tokens": padded[1:],
+        "real_token_share": real / sum(padded[1:]),
+        "losses": losses[1:],
+        "trainable_parameters": sum(p.numel() for p in parameters),
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MEMORY_UNIT,
+    }
+
+
+def run(part: str, folder: Path) -> dict[str, Any]:
+    """Do one part and return its figures."""
+    settings = StepSettings.read(folder)
+    torch.set_num_threads(settings.threads)
+    torch.manual_seed(settings.seed)
+    if part == "prepare":
+        return {"workload": summary(write_workload(folder, settings))}
+    workload = read_workload(folder, settings)
+    if part == "parity":
+        from benchmarks.harness.parity import check_parity
+
+        parity = check_parity(workload, settings)
+        return {**asdict(parity), "max_abs_diff": parity.max_abs_diff}
+    return measure(CONTESTANTS[part], workload, settings)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="folder with settings.json and the samples")
+    parser.add_argument("part", choices=["prepare", "parity", *CONTESTANTS])
+    arguments = parser.parse_args()
+    emit_json(run(arguments.part, arguments.folder))
+
+
+if __name__ == "__main__":
+    main()

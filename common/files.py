@@ -1,0 +1,151 @@
+"""Files that appear whole or not at all, and logs that a kill cannot spoil."""
+
+import errno
+import glob
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from models.formats.fields import RecordError
+
+
+@contextmanager
+def atomic_write(path: str | Path) -> Iterator[TextIO]:
+    """Open a text file for writing that takes its name only when the block ends without error."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+        _sync(path.parent)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def atomic_directory(path: str | Path) -> Iterator[Path]:
+    """Give a temporary folder that replaces `path` when the block ends without error.
+
+    A folder that stood there is kept until the new one is whole. All of it is on the disk before
+    it takes its name.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield temporary
+        os.chmod(temporary, 0o755)
+        _sync_tree(temporary)
+        _replace_directory(temporary, path)
+        _sync(path.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def remove_leftovers(path: str | Path) -> None:
+    """Remove the temporary folders that killed writers of the folder `path` left beside it.
+
+    Only for a caller that knows of no other writer, as under a lock: it would lose its work.
+    """
+    path = Path(path)
+    # Folders alone: a temporary file may be another one's, written by atomic_write.
+    for folder in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace_directory(temporary: Path, path: Path) -> None:
+    """Rename `temporary` to `path`, moving an older folder aside first."""
+    if not path.exists():
+        os.replace(temporary, path)
+        return
+    retired = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
+    os.replace(path, retired / "old")
+    try:
+        os.replace(temporary, path)
+    except OSError:
+        os.replace(retired / "old", path)
+        raise
+    shutil.rmtree(retired, ignore_errors=True)
+
+
+def _sync_tree(folder: Path) -> None:
+    """Write everything in a folder through to the disk."""
+    for path in folder.rglob("*"):
+        if path.is_file() or path.is_dir():
+            _sync(path)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    """Write a file, or a folder's list of names, through to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network and container file systems cannot sync a folder.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+class AppendLog:
+    """Records of finished work, one a line, each on the disk before the next is begun."""
+
+    def __init__(self, path: Path, remedy: str) -> None:
+        """Open or create it; a last line that was cut short by a kill is dropped.
+
+        remedy: what to do about a line that is no JSON, for the error.
+        """
+        self.path = path
+        self.remedy = remedy
+        if path.is_file():
+            _drop_torn_line(path)
+
+    def append(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Write records through to the disk."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as handle:
+            for record in records:
+                handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+            handle.flush()
+            os.fsync(handle.fileno())
+
+    def read(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Where each record stands (file and line) and the record; none without a file.
+
+        Raises:
+            RecordError: a line that is no JSON.
+        """
+        if not self.path.is_file():
+            return
+        with self.path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                where = f"{self.path}:{number}"
+                try:
+                    yield where, json.loads(line)
+                except ValueError as error:
+                    problem = f"malformed ({error})"
+                    raise RecordError(where, "(line)", problem, self.remedy) from None
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut off what follows the last line end."""
+    with path.open("rb+") as handle:
+        content = handle.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            handle.truncate(whole)

@@ -1,0 +1,278 @@
+"""Condition triplets of all sources of one build: candidates, repeats, limits, files."""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from tqdm import tqdm
+from common.shards import WHOLE, Shard
+from data_gen.facts.aligned_passages import sample_id, supporting_titles
+from data_gen.samples.conditions import conditions_of_facts
+from data_gen.samples.conditions import as_table, is_table
+from data_gen.build.found import Found
+from data_gen.build.found import SENTENCES, PassageItem
+from data_gen.samples.conditions import conditions_of_sentences
+from data_gen.facts.solving_steps import context_passages
+from data_gen.sources.arguments import NamedPath, source_entry
+from data_gen.sources.open_source import read_questions
+from data_gen.streaming.groups import DiskGroups
+from data_gen.build.triples import TriplesBuild
+from data_gen.labelling.labels import weak_triples
+from models.formats.conditions import ConditionTriplet
+from models.formats.prompts import passage_text
+from models.formats.records import PassageRecord, QuestionRecord, TriplesSample
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import Any
+from data_gen.build.cards import token_counter, write_card
+from data_gen.build.cards import ConditionsFigures
+from data_gen.build.found import AFTER_SOURCES, SENTENCES, PassageItem
+from data_gen.streaming.groups import FIRST, FirstByKey, text_key
+from data_gen.streaming.files import observed
+from data_gen.streaming.counts import PlacedCounts
+from data_gen.streaming.files import Spool
+from data_gen.build.triples_files import DistinctTexts
+from data_gen.build.splits import write_splits
+from models.formats.records import ConditionSample
+
+SENTENCE_SOURCE = "hotpotqa"
+SAMPLES_TO_READ = 20
+
+
+class ConditionsBuild:
+    """Makes the candidates of all sources and counts what the card says about them.
+
+    Sources with annotated facts give them by way of `TriplesBuild`; HotpotQA gives its supporting
+    sentences, and with them what labelling functions find in the same passage. `work` and `shard`
+    are as there.
+    """
+
+    def __init__(self, options: argparse.Namespace, work: Path, shard: Shard = WHOLE) -> None:
+        self.options, self.work = options, work
+        self.facts = TriplesBuild(facts_options(options), work, shard)
+        self.deal = self.facts.deal
+        self.skipped = self.facts.skipped
+        self.kinds = self.facts.kinds
+        self.sources = self.facts.sources
+
+    def items(self) -> Iterator[PassageItem]:
+        """The candidates of every source; those of facts first."""
+        for item in self.facts.items():
+            # A shard makes the triplets of all its passages; a whole build of those that it takes.
+            parted = self.deal.shard.count > 1
+            yield with_triplets(item, self.options.max_triplets) if parted else item
+        sentences = (source for source in self.options.source if source.name == SENTENCE_SOURCE)
+        for number, source in enumerate(sentences):
+            yield from self._sentences(SENTENCES + number, source)
+
+    def found(self) -> Found:
+        """What was counted so far."""
+        return self.facts.found()
+
+    def _sentences(self, number: int, source: NamedPath) -> Iterator[PassageItem]:
+        on_error = self.skipped.handler(source.name)
+        found = _SupportingSentences(self.work)
+        count = beyond = 0
+        for record in tqdm(read_questions(source.name, source.path, on_error), source.name):
+            if self.options.limit is None or count < self.options.limit:
+                count += 1
+                found.add(record)
+            else:
+                beyond += self.deal.shard.owns(record.id)
+        if beyond:
+            self.kinds.count("left out: a question beyond the limit", beyond, number, -1)
+        self.sources.append(source_entry(source, count))
+        for place, (passage, sentences, chosen) in enumerate(found.passages()):
+            if not self.deal.owns(sample_id(source.name, passage), passage):
+                continue
+            self.kinds.place = (number, place, 0)
+            if passage.title in self.facts.excluded:
+                self.kinds["left out: supports a test question"] += 1
+                continue
+            text = passage_text(passage.title, passage.text)
+            stated = conditions_of_facts(text, weak_triples(passage.title, passage.text))
+            told = conditions_of_sentences(passage.title, sentences, chosen)
+            if not told and not stated:
+                self.kinds["left out: no sentence that can be read alone"] += 1
+                continue
+            self.kinds[source.name] += 1
+            sample = TriplesSample(sample_id(source.name, passage), text, [])
+            item = PassageItem((number, place), sample)
+            yield _chosen_triplets(item, [*stated, *told], self.options.max_triplets)
+        found.close()
+
+
+def facts_options(options: argparse.Namespace) -> argparse.Namespace:
+    """The options of the part of a build that goes by way of `TriplesBuild`."""
+    facts = [source for source in options.source if source.name != SENTENCE_SOURCE]
+    return argparse.Namespace(**{**vars(options), "source": facts})
+
+
+def with_triplets(item: PassageItem, limit: int) -> PassageItem:
+    """A candidate with the condition triplets of its facts, where it has none yet."""
+    if item.triplets is not None:
+        return item
+    sample = item.sample
+    return _chosen_triplets(item, conditions_of_facts(sample.text, sample.triples), limit)
+
+
+def as_table_item(item: PassageItem, options: argparse.Namespace) -> PassageItem | None:
+    """A passage as a table of its facts, whose rows are the triplets' proofs.
+
+    None for one that `--tables` does not choose, or with too few facts.
+    """
+    chosen = is_table(item.sample, options.tables, options.seed)
+    made = as_table(item.sample, options.seed) if chosen else None
+    if made is None:
+        return None
+    table, rows = made
+    triplets = conditions_of_facts(table.text, table.triples)
+    quoting = [replace(t, proof=row) for t, row in zip(triplets, rows, strict=True)]
+    return _chosen_triplets(replace(item, sample=table), quoting, options.max_triplets)
+
+
+def _chosen_triplets(
+    item: PassageItem, triplets: Iterable[ConditionTriplet], limit: int
+) -> PassageItem:
+    """The first triplets of a passage in the order of their proofs, each condition once."""
+    text = item.sample.text
+    distinct: dict[str, ConditionTriplet] = {}
+    for triplet in triplets:
+        distinct.setdefault(triplet.condition, triplet)
+    ordered = sorted(distinct.values(), key=lambda t: max(text.find(t.proof or "\0"), 0))
+    kept = tuple(ordered[:limit])
+    return replace(item, triplets=kept, left_out=len(ordered) - len(kept))
+
+
+class _SupportingSentences:
+    """Passages that support a question, their sentences, and which of these support any."""
+
+    def __init__(self, work: Path) -> None:
+        self._found = DiskGroups(work)
+
+    def add(self, record: QuestionRecord) -> None:
+        """Take in the supporting passages of one question."""
+        titles = supporting_titles([record])
+        passages = context_passages(record)
+        for passage, (title, sentences) in zip(passages, record.context, strict=True):
+            if title not in titles:
+                continue
+            key, payload = json.dumps([title, passage.text]), json.dumps([vars(passage), sentences])
+            self._found.add(key, payload)
+            for name, index in record.supporting_facts:
+                if name == title and index < len(sentences):
+                    self._found.add(key, value=str(index))
+
+    def passages(self) -> Iterator[tuple[PassageRecord, list[str], list[int]]]:
+        """Each passage once, in the order in which they came."""
+        for payload, indices in self._found.groups():
+            fields, sentences = json.loads(payload)
+            yield PassageRecord(**fields), sentences, sorted(map(int, indices))
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._found.close()
+
+
+def passage_of(sample: ConditionSample) -> str:
+    """What the records of one passage share."""
+    return sample.id.rsplit("/", 1)[0]
+
+
+def finish_conditions(
+    items: Iterable[PassageItem],
+    found: Callable[[], Found],
+    options: argparse.Namespace,
+    folder: Path,
+    work: Path,
+) -> dict[str, Any]:
+    """Write the splits and the card to `folder`; returns the card.
+
+    items: in the order of the build, those of facts first. found: asked when they have been read.
+    Raises SystemExit when there are no samples.
+    """
+    kinds = PlacedCounts()
+    samples = Spool(work / "conditions", ConditionSample)
+    for sample in _samples(_passages(items, options, kinds, work), kinds, work):
+        samples.add(sample)
+    if not len(samples):
+        raise SystemExit("no samples: the sources hold no passage with facts that it states")
+    count_tokens, unit = token_counter(options.tokenizer)
+    figures, examples = ConditionsFigures(count_tokens, work), _EveryFew(len(samples))
+    seen = observed(tqdm(samples, desc="writing", unit="sample"), figures.add, examples.add)
+    splits = write_splits(
+        folder, seen, passage_of, options.seed, options.fractions, keep_together=True
+    )
+    known = found()
+    kinds.take(known.counts.to_json())
+    card = {
+        "title": "Condition triplets",
+        "splits": splits,
+        "counted_in": unit,
+        "figures": figures.figures(),
+        "kinds": kinds.ordered(),
+        "skipped_records": dict(known.skipped),
+        "skipped_examples": known.skipped_examples,
+        "sources": known.sources,
+        "seed": options.seed,
+        "samples_to_read": [sample.to_json() for sample in examples.samples],
+    }
+    write_card(folder, card)
+    return card
+
+
+def _passages(
+    items: Iterable[PassageItem], options: argparse.Namespace, kinds: PlacedCounts, work: Path
+) -> Iterator[PassageItem]:
+    """Passages with their triplets: those of facts as `DistinctTexts` has them, then sentences."""
+    parts = groupby(items, key=lambda item: item.place[0] >= SENTENCES)
+    waiting = next(parts, None)
+    facts: Iterable[PassageItem] = () if waiting is None or waiting[0] else waiting[1]
+    distinct = DistinctTexts(facts, facts_options(options), work)
+    kinds.take(distinct.kinds.to_json())
+    for number, item in enumerate(distinct):
+        # Of the distinct texts alone, so that shards and a whole build choose the same.
+        table = as_table_item(item, options)
+        if table is not None:
+            kinds.place = (AFTER_SOURCES + 1, number)
+            kinds["rewritten as a table"] += 1
+        made = table or with_triplets(item, options.max_triplets)
+        yield replace(made, place=(AFTER_SOURCES + 1, number))
+    if waiting is not None and not waiting[0]:
+        waiting = next(parts, None)
+    yield from waiting[1] if waiting is not None else ()
+
+
+def _samples(
+    passages: Iterable[PassageItem], kinds: PlacedCounts, work: Path
+) -> Iterator[ConditionSample]:
+    """One record a triplet, of each text once: none for what another source has given before."""
+    spool = Spool(work / "passages", PassageItem)
+    texts = FirstByKey(work, "passage")
+    for item in passages:
+        spool.add(item)
+        texts.add(text_key(item.sample.text))
+    for item, verdict in zip(spool, texts.verdicts(), strict=True):
+        kinds.place = (*item.place, 1)
+        if verdict != FIRST:
+            kinds["left out: another source's passage"] += 1
+            continue
+        kinds["left out: more triplets than a passage may give"] += item.left_out
+        for number, triplet in enumerate(item.triplets or ()):
+            yield ConditionSample(f"{item.sample.id}/{number}", item.sample.text, **vars(triplet))
+
+
+class _EveryFew:
+    """Samples to read, at equal distances in the build."""
+
+    def __init__(self, count: int) -> None:
+        self._step = max(count // SAMPLES_TO_READ, 1)
+        self._seen = 0
+        self.samples: list[ConditionSample] = []
+
+    def add(self, sample: ConditionSample) -> None:
+        """See the next sample."""
+        if self._seen % self._step == 0 and len(self.samples) < SAMPLES_TO_READ:
+            self.samples.append(sample)
+        self._seen += 1

@@ -1,0 +1,62 @@
+"""What the helpers' samples are made with: passages, triples, draws, and counts of what is out."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from data_gen.build.splits import hash_fraction
+from data_gen.facts.passage_search import PassageFinder
+from data_gen.facts.passage_triples import PassageTriples
+from data_gen.facts.query_steps import NoQueryTripletsError, QueryStep, query_steps
+from models.formats.records import HelperTask, InstructionSample, PassageRecord, QuestionRecord
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """How prompts are put together.
+
+    passages: of a resolver's prompt. nothing_rate: share of a resolver's samples whose context does
+    not tell. propositions_rate: share of them that show facts in place of passages. distractors:
+    most facts that a gap judge is shown beside each one that the question needs.
+    """
+
+    passages: int = 3
+    nothing_rate: float = 0.3
+    propositions_rate: float = 0.3
+    distractors: int = 2
+    seed: int = 0
+
+
+@dataclass
+class Material:
+    """What the questions of a source are solved with.
+
+    by_title: a corpus's passages. finder: finds passages of sub-questions that come without one.
+    triples: of passages. counts: of what was left out, by reason.
+    """
+
+    by_title: Mapping[str, PassageRecord]
+    finder: PassageFinder
+    triples: PassageTriples
+    options: SampleOptions
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def steps(self, record: QuestionRecord) -> list[QueryStep]:
+        """The question's steps; none, which is counted, where its annotation gives no triplets."""
+        try:
+            return query_steps(record, self.by_title)
+        except NoQueryTripletsError as error:
+            self.counts[f"left out: {error}"] += 1
+            return []
+
+    def chance(self, key: str, rate: float) -> bool:
+        """A draw that falls the same in every run."""
+        return hash_fraction(key, self.options.seed) < rate
+
+
+SampleMaker = Callable[[QuestionRecord, Material], Iterator[InstructionSample]]
+
+
+def sample_id(source_id: str, task: HelperTask, number: int) -> str:
+    """The id of a source's sample, see `InstructionSample.source_id`."""
+    return f"{source_id}/{task}/{number}"

@@ -1,0 +1,147 @@
+"""An oracle walks through the RAS loop and labels every state it passes (RAS Algorithm 1).
+
+The loop's own form is kept: the first subquery is the question itself (RAS eq. 1), later ones
+ask for the first fact, in solving order, that the graph does not hold yet."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from data_gen.build.splits import hash_fraction
+from data_gen.facts.held_out import wording
+from data_gen.facts.solving_steps import SolvingStep, passage_origin
+from models.facts.triple_selection import select_triples
+from models.formats.planning import HistoryStep, Plan, PlanAction, format_plan
+from models.formats.prompts import with_task_instruction
+from models.formats.records import PassageRecord, QuestionRecord, RasSample
+from models.formats.triples import Triple
+
+Lookup = Callable[[PassageRecord], Sequence[Triple]]
+Retrieved = dict[str, list[PassageRecord]]
+
+
+@dataclass(frozen=True)
+class OracleOptions:
+    """How the oracle's loop retrieves.
+
+    `top_k` passages a query, at most `max_triples` triples a step; a step's own passage that
+    retrieval missed is put first with probability `gold_rate`, drawn from `seed` and the step.
+    """
+
+    top_k: int = 3
+    max_triples: int = 8
+    gold_rate: float = 0.9
+    seed: int = 0
+
+
+@dataclass
+class _State:
+    """The loop's memory: the history and where each of its triples came from."""
+
+    history: list[HistoryStep] = field(default_factory=list)
+    found: list[tuple[str, Triple]] = field(default_factory=list)
+    asked: set[int] = field(default_factory=set)
+
+    def next_step(self, steps: Sequence[SolvingStep]) -> int | None:
+        """The first step neither known nor asked whose sub-question names only what is known."""
+        for position, step in enumerate(steps):
+            if position in self.asked or step.known(self.found):
+                continue
+            # A bridge that was asked for and missed has no name that the planner could write.
+            if all(steps[need].known(self.found) for need in step.needs):
+                return position
+        return None
+
+
+def instructed_question(record: QuestionRecord, dataset: str = "") -> str:
+    """The question under its data set's task instruction (RAS Table 5), known also by choices."""
+    has_choices = "\nA: " in record.question
+    return with_task_instruction(record.question, "arc_challenge" if has_choices else dataset)
+
+
+def no_retrieval_samples(record: QuestionRecord, question: str) -> list[RasSample]:
+    """Algorithm 1, lines 4 to 6: the plan [NO_RETRIEVAL] and the answer, both without history."""
+    label = format_plan(Plan(PlanAction.NO_RETRIEVAL))
+    return [
+        RasSample(f"{record.id}/plan/0", "plan", question, [], label),
+        RasSample(f"{record.id}/answer", "answer", question, [], record.answer),
+    ]
+
+
+def trajectory_samples(
+    record: QuestionRecord,
+    steps: Sequence[SolvingStep],
+    retrieved: Retrieved,
+    triples_of: Lookup,
+    options: OracleOptions,
+) -> list[RasSample]:
+    """Samples of every state of one question, in the loop's order, the answer last.
+
+    `retrieved` maps the question and each sub-question to passages, best first. Without steps
+    the question needs no retrieval.
+    """
+    if not steps:
+        return no_retrieval_samples(record, record.question)
+    state = _State()
+    samples = [_plan_sample(record, state, Plan(PlanAction.SUBQ, record.question))]
+    passages = retrieved[record.question]
+    for number, step in enumerate(steps):
+        # A step in the question's own words is asked with it, and not a second time.
+        if wording(step.subquery) == wording(record.question):
+            passages = with_gold(passages, step, f"{record.id}/{number}", options)
+            state.asked.add(number)
+    _retrieve(record, record.question, passages, state, triples_of, options)
+    while (position := state.next_step(steps)) is not None:
+        step = steps[position]
+        samples.append(_plan_sample(record, state, Plan(PlanAction.SUBQ, step.subquery)))
+        state.asked.add(position)
+        passages = with_gold(retrieved[step.subquery], step, f"{record.id}/{position}", options)
+        _retrieve(record, step.subquery, passages, state, triples_of, options)
+    samples.append(_plan_sample(record, state, Plan(PlanAction.SUFFICIENT)))
+    history = list(state.history)
+    answer = RasSample(f"{record.id}/answer", "answer", record.question, history, record.answer)
+    return [*samples, answer]
+
+
+def _plan_sample(record: QuestionRecord, state: _State, plan: Plan) -> RasSample:
+    history = list(state.history)
+    sample_id = f"{record.id}/plan/{len(history)}"
+    return RasSample(sample_id, "plan", record.question, history, format_plan(plan))
+
+
+def _same_passage(first: PassageRecord, second: PassageRecord) -> bool:
+    return passage_origin(first) == passage_origin(second)
+
+
+def with_gold(
+    passages: Sequence[PassageRecord], step: SolvingStep, key: str, options: OracleOptions
+) -> list[PassageRecord]:
+    """The retrieved passages, the step's own put first where it was missed and luck has it."""
+    top = list(passages[: options.top_k])
+    gold = step.passage
+    if gold is None or any(_same_passage(gold, passage) for passage in top):
+        return top
+    if hash_fraction(f"{key}/gold", options.seed) >= options.gold_rate:
+        return top
+    return [gold, *top][: options.top_k]
+
+
+def _retrieve(
+    record: QuestionRecord,
+    subquery: str,
+    passages: Sequence[PassageRecord],
+    state: _State,
+    triples_of: Lookup,
+    options: OracleOptions,
+) -> None:
+    """Add one round to the state: the chosen new triples, and which passages gave what is known."""
+    origins: dict[Triple, list[str]] = {}
+    for passage in passages[: options.top_k]:
+        for triple in triples_of(passage):
+            origins.setdefault(triple, []).append(passage_origin(passage))
+    known = [triple for step in state.history for triple in step.triples]
+    chosen = select_triples(subquery, record.question, list(origins), options.max_triples, known)
+    state.history.append(HistoryStep(subquery, tuple(chosen)))
+    shown = {*known, *chosen}
+    state.found.extend(
+        (o, triple) for triple in origins if triple in shown for o in origins[triple]
+    )

@@ -1,0 +1,178 @@
+"""The command-line options that the builders share: sources, splits, errors, output."""
+
+import argparse
+import hashlib
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.licences import NOT_STATED
+from data_gen.build.splits import DEFAULT_FRACTIONS, check_fractions
+from data_gen.sources.hub import is_hub_reference, parse_hub_reference
+from data_gen.sources.open_source import QUESTION_SOURCES
+from models.formats.fields import RecordError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NamedPath:
+    """A `NAME=PATH` option."""
+
+    name: str
+    path: str
+
+
+def named_path(names: tuple[str, ...]) -> Callable[[str], NamedPath]:
+    """An argparse type for NAME=PATH with NAME among `names`."""
+
+    def parse(text: str) -> NamedPath:
+        name, separator, path = text.partition("=")
+        if not separator or not path or name not in names:
+            raise argparse.ArgumentTypeError(
+                f"{text!r}: write NAME=PATH with NAME one of {', '.join(names)}"
+            )
+        return NamedPath(name, path)
+
+    return parse
+
+
+def question_file(text: str) -> NamedPath:
+    """An argparse type for [NAME=]PATH, NAME a source of questions; without it, our contract's."""
+    name, separator, path = text.partition("=")
+    if not separator or name not in QUESTION_SOURCES:
+        return NamedPath("contract", text)
+    return NamedPath(name, path)
+
+
+def fractions(text: str) -> tuple[float, float, float]:
+    """An argparse type for `0.94,0.06,0`: the shares of train, dev and test."""
+    try:
+        return check_fractions([float(share) for share in text.split(",")])
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def share(text: str) -> float:
+    """An argparse type for a share, 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number from 0 to 1")
+    return value
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Options of every builder that writes train, dev and test files with a card."""
+    parser.add_argument("--out", type=Path, required=True, help="folder to write (replaced whole)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of every random choice (0)")
+    parser.add_argument(
+        "--fractions",
+        type=fractions,
+        default=DEFAULT_FRACTIONS,
+        metavar="TRAIN,DEV,TEST",
+        help="shares of the splits (0.94,0.06,0)",
+    )
+    parser.add_argument("--skip-bad", action="store_true", help="skip and count broken records")
+    parser.add_argument(
+        "--tokenizer",
+        default="smollm2",
+        help="tokenizer of the card's token counts; 'words' counts words (smollm2)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
+
+
+def parse_options(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """The options, with the arguments as they were given (those of the process) as `arguments`."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    return parser.parse_args(given, argparse.Namespace(arguments=given))
+
+
+class SkippedRecords:
+    """Counts broken records by source; without `allowed` the first one is raised."""
+
+    def __init__(self, allowed: bool) -> None:
+        self.allowed = allowed
+        self.counts: Counter[str] = Counter()
+        self.examples: list[str] = []
+
+    def handler(self, source: str) -> Callable[[RecordError], None] | None:
+        """What a reader calls with a broken record; None lets the reader raise it."""
+        if not self.allowed:
+            return None
+
+        def skip(error: RecordError) -> None:
+            logger.warning("skipped: %s", error)
+            self.counts[source] += 1
+            self.examples = [*self.examples, str(error)][:5]
+
+        return skip
+
+
+def file_sha256(path: str | Path) -> str:
+    """sha256 of a file, of a folder's JSON Lines and XML files together; '' for a hub reference."""
+    path = Path(path)
+    if path.is_dir():
+        files = sorted(p for suffix in ("*.jsonl", "*.xml") for p in path.rglob(suffix))
+    else:
+        files = [path] if path.is_file() else []
+    digest = hashlib.sha256()
+    for file in files:
+        with open(file, "rb") as handle:
+            while piece := handle.read(1 << 20):
+                digest.update(piece)
+    return digest.hexdigest() if files else ""
+
+
+# As their publishers say: the README of hotpotqa/hotpot and of StonyBrookNLP/musique, the data
+# sets' cards of ai2_arc and web_nlg (v2 and later), the text of kelm's card for TekGen (its
+# metadata say 3.0). A set that is not here is reported as unknown.
+LICENCES = {
+    "2wikimultihopqa": "Apache-2.0",
+    "musique": "CC BY 4.0",
+    "hotpotqa": "CC BY-SA 4.0",
+    "world": "generated by this project",
+    "wikiofgraph": "CC BY 4.0",
+    "tekgen": "CC BY-SA 2.0",
+    "webnlg": "CC BY-NC-SA 4.0",
+    "arc_challenge": "CC BY-SA 4.0",
+    "subquestions": "MIT (ProbTree), sub-answers by a model",
+}
+
+
+def known_licence(name: str, file: str) -> str | None:
+    """The licence of a source by its NAME, else by its file's: `arc_challenge.jsonl`."""
+    return LICENCES.get(name) or LICENCES.get(Path(file).name.split(".", 1)[0])
+
+
+def source_file(path: str) -> str:
+    """What a card calls a source: its file's name, or the data set's with revision and split."""
+    return parse_hub_reference(path).short if is_hub_reference(path) else Path(path).name
+
+
+def source_entry(
+    source: NamedPath, records: int, subsets: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, object]:
+    """What a card says of a source.
+
+    subsets: of `record_subsets`, for a file that is of no known data set; several licences are
+    joined by "; ", and the subsets stand in the entry where a record names its licence.
+    """
+    licences = {str(row["licence"]) for row in subsets}
+    known = known_licence(source.name, source.path)
+    return {
+        "name": source.name,
+        "file": source_file(source.path),
+        "sha256": file_sha256(source.path),
+        "licence": known or "; ".join(sorted(licences)) or NOT_STATED,
+        "records": records,
+        **({"subsets": list(subsets)} if licences - {NOT_STATED} else {}),
+    }

@@ -1,0 +1,235 @@
+"""Decoding a batch of prompts of different lengths, token by token.
+
+Differs from the library's `generate` in three ways, none of which changes a token: prompts of
+similar length are read together, so that little padding is computed; the cache is written in
+place; a row that is done leaves the batch instead of being padded to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from transformers import PreTrainedModel
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+
+from inference.engines.contract import EngineClosedError
+from inference.engines.token_choice import RowState, choose_tokens
+from inference.engines.transformers.growing_cache import GrowingCache, prompt_cache
+from models.component import last_position
+from models.parts.deep_prompt import PromptStates
+
+PREFILL_TOKENS = 4096
+# Prompts up to this much shorter than the longest of a group are read with it.
+PREFILL_SHORTEST = 0.75
+# Dropping rows copies the cache, so it waits until this share of the rows is done.
+DROP_SHARE = 0.125
+
+
+def prefill_groups(lengths: Sequence[int]) -> list[range]:
+    """Split rows, sorted by length, into groups that are read in one call each."""
+    groups: list[range] = []
+    start = 0
+    for place in range(1, len(lengths) + 1):
+        if place < len(lengths):
+            fits = (place - start + 1) * lengths[place] <= PREFILL_TOKENS
+            if fits and lengths[start] >= PREFILL_SHORTEST * lengths[place]:
+                continue
+        groups.append(range(start, place))
+        start = place
+    return groups
+
+
+def left_pad(embeddings: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Prompts [t_i, d] as one tensor [B, T, d] with the padding in front, and its mask [B, T]."""
+    longest = max(map(len, embeddings))
+    padded = embeddings[0].new_zeros(len(embeddings), longest, embeddings[0].shape[-1])
+    mask = torch.zeros(len(embeddings), longest, dtype=torch.long, device=padded.device)
+    for row, prompt in enumerate(embeddings):
+        padded[row, longest - len(prompt) :] = prompt
+        mask[row, longest - len(prompt) :] = 1
+    return padded, mask
+
+
+class CausalDecoder:
+    """One batch on its way through a causal language model."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        embeddings: Sequence[torch.Tensor],
+        rows: Sequence[RowState],
+        deep_prompt: PromptStates | None = None,
+    ) -> None:
+        """embeddings: prompts [t_i, d], shortest first; rows: their states, in that order."""
+        self.model = model
+        self.deep_prompt = deep_prompt
+        self.rows = list(rows)
+        self.embeddings = embeddings
+        lengths = [len(prompt) for prompt in embeddings]
+        device = embeddings[0].device
+        new_tokens = max(row.sampling.max_new_tokens for row in rows)
+        self.width = lengths[-1]
+        self.cache = GrowingCache(
+            model.config.get_text_config().num_hidden_layers,
+            self.width,
+            self.width + new_tokens,
+            deep_prompt,
+        )
+        self.positions = torch.tensor(lengths, device=device)
+        columns = torch.arange(self.width + new_tokens, device=device)
+        self.mask = (columns >= self.width - self.positions[:, None]).long()
+
+    def prefill(self) -> torch.Tensor:
+        """Read all prompts; returns the logits that follow each, [B, vocabulary]."""
+        logits = []
+        for group in prefill_groups([len(prompt) for prompt in self.embeddings]):
+            padded, mask = left_pad([self.embeddings[row] for row in group])
+            cache = prompt_cache()
+            output = self.model(
+                inputs_embeds=padded,
+                attention_mask=mask,
+                position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0),
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=last_position(padded.device),
+                **self._prompted(in_cache=False),
+            )
+            # The longest row of a group has no padding, so the group fits its columns.
+            self.cache.place(group.start, len(self.rows), cache)
+            logits.append(output.logits[:, -1])
+        return torch.cat(logits)
+
+    def step(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Append one token a row, [B]; returns the next logits, [B, vocabulary]."""
+        self.width += 1
+        output = self.model(
+            input_ids=token_ids[:, None],
+            attention_mask=self.mask[:, : self.width],
+            position_ids=self.positions[:, None],
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+            **self._prompted(in_cache=True),
+        )
+        self.positions = self.positions + 1
+        logits: torch.Tensor = output.logits[:, -1]
+        return logits
+
+    def _prompted(self, in_cache: bool) -> dict[str, PromptStates]:
+        """The model's keyword for a soft prompt; none without one."""
+        if self.deep_prompt is None:
+            return {}
+        return {"deep_prompt": replace(self.deep_prompt, in_cache=in_cache)}
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Keep these rows alone, and no column that none of them uses."""
+        self.positions = self.positions[rows]
+        first_column = self.width - int(self.positions.max())
+        self.mask = self.mask[rows, first_column:]
+        self.width -= first_column
+        self.cache.keep(rows, first_column)
+
+
+class EncoderDecoderDecoder:
+    """One batch on its way through an encoder-decoder model; prompts are padded on the right."""
+
+    def __init__(
+        self, model: PreTrainedModel, prompts: Sequence[Sequence[int]], rows: Sequence[RowState]
+    ) -> None:
+        """prompts: ids with the tokenizer's own special tokens; rows: their states."""
+        self.model = model
+        self.rows = list(rows)
+        longest = max(map(len, prompts))
+        self.mask = torch.tensor(
+            [[1] * len(ids) + [0] * (longest - len(ids)) for ids in prompts], device=model.device
+        )
+        padded = [[*ids, *[0] * (longest - len(ids))] for ids in prompts]
+        self.input_ids = torch.tensor(padded, device=model.device)
+        self.cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+
+    def prefill(self) -> torch.Tensor:
+        """Run the encoder and the decoder's start token; returns logits [B, vocabulary]."""
+        encoder = self.model.get_encoder()
+        self.encoded = encoder(input_ids=self.input_ids, attention_mask=self.mask)
+        start = getattr(self.model.generation_config, "decoder_start_token_id", None)
+        start = self.model.config.decoder_start_token_id if start is None else start
+        return self.step(torch.full((len(self.rows),), int(start), device=self.mask.device))
+
+    def step(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Append one token a row, [B]; returns the next logits, [B, vocabulary]."""
+        output = self.model(
+            encoder_outputs=self.encoded,
+            attention_mask=self.mask,
+            decoder_input_ids=token_ids[:, None],
+            past_key_values=self.cache,
+            use_cache=True,
+        )
+        logits: torch.Tensor = output.logits[:, -1]
+        return logits
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Keep these rows alone."""
+        self.mask = self.mask[rows]
+        self.encoded.last_hidden_state = self.encoded.last_hidden_state[rows]
+        self.cache.batch_select_indices(rows)
+
+
+def drop_finished(
+    decoder: CausalDecoder | EncoderDecoderDecoder, token_ids: torch.Tensor
+) -> torch.Tensor:
+    """Let finished rows go once enough of them are; returns the ids of those that stay."""
+    rows = decoder.rows
+    active = [place for place, row in enumerate(rows) if row.finish_reason is None]
+    if not active or len(rows) - len(active) < max(1, DROP_SHARE * len(rows)):
+        return token_ids
+    kept = torch.tensor(active, device=token_ids.device)
+    decoder.rows = [rows[place] for place in active]
+    decoder.keep(kept)
+    return token_ids[kept]
+
+
+def decode(decoder: CausalDecoder | EncoderDecoderDecoder, should_stop: Callable[[], bool]) -> None:
+    """Generate for every row until it is done; the rows hold the outcome.
+
+    Raises EngineClosedError once `should_stop` says so.
+    """
+    token_ids = choose_tokens(decoder.prefill(), decoder.rows)
+    while any(row.finish_reason is None for row in decoder.rows):
+        if should_stop():
+            raise EngineClosedError("the engine was closed while this request ran")
+        for row in decoder.rows:
+            if row.finish_reason is None and row.abandoned():
+                row.finish_reason = "abandoned"
+        token_ids = drop_finished(decoder, token_ids)
+        token_ids = choose_tokens(decoder.step(token_ids), decoder.rows)
+
+
+@torch.inference_mode()
+def decode_causal(
+    model: PreTrainedModel,
+    embeddings: Sequence[torch.Tensor],
+    rows: Sequence[RowState],
+    should_stop: Callable[[], bool] = lambda: False,
+    deep_prompt: PromptStates | None = None,
+) -> None:
+    """Decode with a causal model; embeddings: prompts [t_i, d] in any order.
+
+    deep_prompt: of a model that runs with `prompted_attention`.
+    """
+    order = sorted(range(len(rows)), key=lambda place: len(embeddings[place]))
+    sorted_prompts = [embeddings[place] for place in order]
+    sorted_rows = [rows[place] for place in order]
+    decode(CausalDecoder(model, sorted_prompts, sorted_rows, deep_prompt), should_stop)
+
+
+@torch.inference_mode()
+def decode_encoder_decoder(
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    rows: Sequence[RowState],
+    should_stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Decode with an encoder-decoder model, from prompt ids."""
+    decode(EncoderDecoderDecoder(model, prompts, rows), should_stop)

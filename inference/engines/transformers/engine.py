@@ -1,0 +1,197 @@
+"""The reference engine: Hugging Face models in this process, with dynamic batching."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inference.engines.batching import DynamicBatcher, Limits, Work, probe
+from inference.engines.component_loader import first_backbone
+from inference.engines.contract import Completion, Health, Request
+from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
+from inference.engines.token_choice import ConstraintCompiler, RowState
+from inference.engines.transformers.components import (
+    LocalServed,
+    TransformersComponentLoader,
+    default_device,
+)
+from inference.engines.transformers.decoding import decode_causal, decode_encoder_decoder
+from models.parts.graph import Subgraph
+from models.processors.passages import PassageProcessor
+from models.processors.ras import RasProcessor
+
+# An engine at work that has not come to its next token for so long is stuck.
+STALLED_SECONDS = 120.0
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A checked request: ids, graphs, what runs it, and whether anyone still waits for it."""
+
+    request: Request
+    served: LocalServed
+    input_ids: list[int]
+    subgraphs: list[Subgraph]
+    settled: threading.Event = field(default_factory=threading.Event)
+
+    def work(self) -> Work[Prepared]:
+        """What the batcher needs to know of it."""
+        length = len(self.input_ids) + self.request.sampling.max_new_tokens
+        deadline = self.request.deadline_seconds
+        return Work(self, id(self.served), length, deadline, self.settled.set)
+
+
+class TransformersEngine:
+    """One backbone, its adapters by name, and a queue in front of them.
+
+    Concurrent `generate` calls share batches; results do not depend on what else is in a batch,
+    up to the rounding of the dtype (in float32, greedy tokens are the same).
+    """
+
+    def __init__(
+        self,
+        backbone: str | None = None,
+        adapters: Mapping[str, str | Path] | None = None,
+        dtype: str = "auto",
+        device: str | None = None,
+        max_batch_size: int = 32,
+        max_batch_tokens: int = 16384,
+        revision: str | None = None,
+        merge_adapters: bool = False,
+    ) -> None:
+        """Load models.
+
+        Args:
+            backbone: `smollm2`, a Hugging Face id or a folder; None: the first adapter's.
+            adapters: component folders ("ras", "t2t" or "tri_rag") by the name that requests give.
+            dtype: "auto" (as stored), "bfloat16", "float16" or "float32".
+            device: "cpu", "cuda", ...; None: a GPU where there is one.
+            max_batch_size: most requests run together.
+            max_batch_tokens: most tokens of a batch, the longest prompt and output times rows.
+            revision: of the backbone.
+            merge_adapters: add each adapter into a copy of the backbone's weights.
+
+        Raises NotACheckpointError, TruncatedCheckpointError, BackboneMismatchError.
+        """
+        folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
+        if backbone is None:
+            backbone = first_backbone(folders)
+        loader = TransformersComponentLoader(
+            backbone, dtype, device or default_device(), revision, merge_adapters
+        )
+        self.served = ServedNames(loader.load_all(folders), loader.combined)
+        self.tokenizer = loader.tokenizer
+        self._compilers: dict[int, ConstraintCompiler] = {}
+        self._closing = threading.Event()
+        self._progress: float | None = None
+        limits = Limits(max_batch_size, max_batch_tokens)
+        self.batcher: DynamicBatcher[Prepared, Completion] = DynamicBatcher(self._run, limits)
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """One completion a request, in order.
+
+        Raises EngineError: a request that cannot be served is refused before any is run.
+        """
+        prepared = [self._prepare(request) for request in requests]
+        return await self.batcher.submit([item.work() for item in prepared])
+
+    async def health(self) -> Health:
+        """Whether the batch that runs came to a token lately, or an idle engine to its first."""
+        if self._closing.is_set():
+            return Health(False, "the engine is closed")
+        running = self.batcher.unfinished
+        if not running:
+            return await probe(self)
+        since = None if self._progress is None else time.monotonic() - self._progress
+        stalled = since is not None and since > STALLED_SECONDS
+        return Health(not stalled, "no token lately" if stalled else "", running, since)
+
+    async def close(self) -> None:
+        """Stop at the next token; running and waiting requests end with EngineClosedError."""
+        self._closing.set()
+        await self.batcher.close()
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of `text` under the backbone's tokenizer, without special tokens."""
+        return len(text_ids(self.tokenizer, text))
+
+    def processor(self, adapter: str) -> RasProcessor | PassageProcessor[Any]:
+        """The processor of a loaded component, the one that training used."""
+        processor = self.served.find(adapter).processor
+        assert processor is not None
+        return processor
+
+    def _prepare(self, request: Request) -> Prepared:
+        served = self.served.find(request.adapter, request.soft_prompt)
+        input_ids = served.input_ids(request)
+        if request.constraint is not None:
+            self._compiler(served).check(request.constraint)
+        subgraphs = to_subgraphs(request.subgraphs) if served.graph_encoder else []
+        return Prepared(request, served, input_ids, subgraphs)
+
+    @torch.inference_mode()
+    def _run(self, batch: list[Prepared]) -> list[Completion]:
+        """Generate for requests of one component; called in the batcher's thread."""
+        served = batch[0].served
+        served.activate()
+        rows = [self._row(item) for item in batch]
+        if served.is_encoder_decoder:
+            prompts = [item.input_ids for item in batch]
+            decode_encoder_decoder(served.model, prompts, rows, self._at_token)
+        else:
+            embeddings = embed_prompts(batch)
+            decode_causal(served.model, embeddings, rows, self._at_token, served.deep_prompt)
+        return [_completion(item, row) for item, row in zip(batch, rows, strict=True)]
+
+    def _at_token(self) -> bool:
+        """Called at each token: notes the progress, says whether to stop."""
+        self._progress = time.monotonic()
+        return self._closing.is_set()
+
+    def _row(self, item: Prepared) -> RowState:
+        constraint, served = item.request.constraint, item.served
+        matcher = None if constraint is None else self._compiler(served).matcher(constraint)
+        return RowState(
+            item.request.sampling, served.tokenizer, served.end_ids, matcher, item.settled.is_set
+        )
+
+    def _compiler(self, served: LocalServed) -> ConstraintCompiler:
+        """Of the vocabulary of a component's tokenizer, made when first asked for."""
+        key = id(served.tokenizer)
+        if key not in self._compilers:
+            self._compilers[key] = ConstraintCompiler(served.tokenizer, served.vocabulary_size)
+        return self._compilers[key]
+
+
+def embed_prompts(batch: Sequence[Prepared]) -> list[torch.Tensor]:
+    """Prompts as embeddings [t_i, d], each graph token in its place (RAS §3.3)."""
+    served = batch[0].served
+    device, dtype = served.model.device, served.model.dtype
+    embed = served.model.get_input_embeddings()
+    embeddings = [embed(torch.tensor(item.input_ids, device=device)) for item in batch]
+    if served.graph_encoder is None or served.features is None:
+        return embeddings
+    graphs = collate_requests([item.subgraphs for item in batch], served.features)
+    with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+        tokens = served.graph_encoder(graphs.to(device))
+    for prompt, token in zip(embeddings, tokens, strict=True):
+        prompt[served.graph_position] = token.to(prompt.dtype)
+    return embeddings
+
+
+def _completion(item: Prepared, row: RowState) -> Completion:
+    generated = row.result()
+    return Completion(
+        text=generated.text,
+        token_ids=generated.token_ids,
+        input_tokens=len(item.input_ids),
+        output_tokens=len(generated.token_ids),
+        finish_reason=generated.finish_reason,
+        logprobs=generated.logprobs,
+    )

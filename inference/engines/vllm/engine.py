@@ -1,0 +1,211 @@
+"""The engine to serve with: vLLM, in one instance graphs, LoRA adapters and soft prompts."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inference.engines.batching import DynamicBatcher, Limits, Work, completions_of, probe
+from inference.engines.component_loader import first_backbone
+from inference.engines.contract import (
+    Completion,
+    DeadlineExceededError,
+    EngineError,
+    GenerationError,
+    Health,
+    InvalidRequestError,
+    Request,
+    generation_error,
+)
+from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
+from inference.engines.token_choice import ConstraintCompiler
+from inference.engines.transformers.engine import TransformersEngine
+from inference.engines.vllm.components import (
+    VLLMComponentLoader,
+    VLLMServed,
+    check_capacity,
+    decided,
+)
+from inference.engines.vllm.process import VLLMProcess, start_vllm
+from inference.engines.vllm.requests import Prepared, completion, sampling_params, vllm_prompt
+from inference.engines.vllm.settings import VLLMSettings
+from inference.engines.vllm.supervisor import Supervisor
+
+GRAPH_BATCH_SIZE = 64
+
+
+class VLLMEngine:
+    """One vLLM instance in a process of its own, and a graph encoder per component in this one.
+
+    Lives in one event loop. Every request is on its own in vLLM, which batches them at each token.
+    """
+
+    def __init__(
+        self,
+        backbone: str | None = None,
+        adapters: Mapping[str, str | Path] | None = None,
+        dtype: str = "auto",
+        revision: str | None = None,
+        settings: VLLMSettings | None = None,
+    ) -> None:
+        """Start vLLM and load components; returns once it is ready (half a minute and more).
+
+        Args:
+            backbone: `smollm2`, a Hugging Face id or a folder; None: the first adapter's.
+            adapters: component folders ("ras", "t2t" or "tri_rag") by the name that requests give.
+            dtype: "auto" (as stored), "bfloat16", "float16" or "float32".
+            revision: of the backbone.
+            settings: of vLLM.
+
+        Raises EngineError: vLLM did not start; UnsupportedRequestError: a component that it cannot
+        serve; NotACheckpointError, TruncatedCheckpointError, BackboneMismatchError.
+        """
+        folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
+        wanted = settings or VLLMSettings()
+        loader = VLLMComponentLoader(
+            backbone or first_backbone(folders), revision, wanted.max_model_len
+        )
+        served: dict[str | None, VLLMServed] = {None: loader.plain()}
+        for name, folder in folders.items():
+            served[name] = loader.load(name, folder)
+        self.served = ServedNames(served, loader.combined)
+        self.settings = decided(wanted, served.values())
+        for component in served.values():
+            check_capacity(component, self.settings)
+        self.tokenizer = loader.tokenizer
+        self._loader = loader
+        self._dtype = dtype
+        self._compiler = ConstraintCompiler(loader.tokenizer, loader.vocabulary_size)
+        self._graphs: DynamicBatcher[Prepared, torch.Tensor] = DynamicBatcher(
+            encode_graphs, Limits(GRAPH_BATCH_SIZE, GRAPH_BATCH_SIZE)
+        )
+        self._beside = self._open_beside(folders)
+        self._numbers = itertools.count()
+        self.supervisor: Supervisor[VLLMProcess] = Supervisor(
+            self._start, self.settings.max_restarts, self.settings.stall_seconds
+        )
+
+    def _start(self) -> VLLMProcess:
+        loader = self._loader
+        return start_vllm(
+            loader.source, loader.revision, self._dtype, self.settings, loader.prefix_folder
+        )
+
+    def _open_beside(self, folders: Mapping[str, Path]) -> dict[str, TransformersEngine]:
+        """An engine for each component whose model vLLM does not hold."""
+        return {
+            name: TransformersEngine(adapters={name: folder}, dtype=self._dtype)
+            for name, folder in folders.items()
+            if self.served.find(name).own_backbone
+        }
+
+    def add_adapter(self, name: str, folder: str | Path) -> None:
+        """Serve another component from now on; vLLM reads its adapter at the first request.
+
+        Raises UnsupportedRequestError: the engine was not started for its like; the errors of a
+        folder that is no component of this backbone.
+        """
+        served = self._loader.load(name, Path(folder))
+        check_capacity(served, self.settings)
+        self.served.add(name, served)
+        self._beside |= self._open_beside({name: Path(folder)})
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """One completion a request, in order; the first failure is raised once all are done.
+
+        Raises EngineError: a request that cannot be served is refused before any is run.
+        """
+        prepared = [self._prepare(request) for request in requests]
+        return await completions_of(map(self._settle, prepared))
+
+    async def health(self) -> Health:
+        """Whether vLLM took a step lately, or an idle one answers."""
+        supervisor = self.supervisor
+        if not supervisor.running:
+            return await probe(self, supervisor.restarts)
+        since = supervisor.seconds_since_progress()
+        ok = supervisor.process.alive() and (since or 0.0) <= self.settings.stall_seconds
+        reason = "" if ok else "no step lately, or its process is dead"
+        return Health(ok, reason, supervisor.running, since, supervisor.restarts)
+
+    async def close(self) -> None:
+        """End vLLM's process; what runs ends with EngineClosedError."""
+        await self.supervisor.close()
+        await self._graphs.close()
+        for engine in self._beside.values():
+            await engine.close()
+
+    @property
+    def preemptions(self) -> int:
+        """Requests that were put off for want of cache, since the process started."""
+        return self.supervisor.process.progress.preemptions
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of `text` under the backbone's tokenizer, without special tokens."""
+        return len(text_ids(self.tokenizer, text))
+
+    def _prepare(self, request: Request) -> Prepared:
+        served = self.served.find(request.adapter, request.soft_prompt)
+        input_ids = served.input_ids(request)
+        if request.constraint is not None and not served.own_backbone:
+            self._compiler.check(request.constraint)
+        subgraphs = to_subgraphs(request.subgraphs) if served.graph_encoder else []
+        return Prepared(request, served, input_ids, subgraphs)
+
+    async def _settle(self, item: Prepared) -> Completion | EngineError:
+        """The outcome as a value, so that one failure does not cancel the neighbours."""
+        deadline = item.request.deadline_seconds
+        try:
+            async with asyncio.timeout(deadline):
+                return await self._answer(item)
+        except EngineError as error:
+            return error
+        except TimeoutError:
+            return DeadlineExceededError(deadline)
+        except Exception as error:
+            return generation_error(error)
+
+    async def _answer(self, item: Prepared) -> Completion:
+        if item.served.own_backbone:
+            engine = self._beside[str(item.request.adapter)]
+            return (await engine.generate([item.request]))[0]
+        graph_token = None
+        if item.served.graph_encoder is not None:
+            [graph_token] = await self._graphs.submit([Work(item, item.served.name, 1)])
+        prompt = vllm_prompt(item, graph_token)
+        return await self.supervisor.run(lambda process: self._run(process, item, prompt))
+
+    async def _run(self, process: VLLMProcess, item: Prepared, prompt: Any) -> Completion:
+        from vllm.exceptions import VLLMClientError
+        from vllm.lora.request import LoRARequest
+
+        served, final = item.served, None
+        lora = None
+        if served.lora_folder is not None:
+            lora = LoRARequest(str(served.name), served.lora_id, str(served.lora_folder))
+        try:
+            async for output in process.engine.generate(
+                prompt, sampling_params(item), f"request-{next(self._numbers)}", lora_request=lora
+            ):
+                final = output.outputs[0]
+        except (VLLMClientError, ValueError) as error:
+            raise InvalidRequestError(f"vLLM refuses the request: {error}") from error
+        if final is None or final.finish_reason not in ("stop", "length"):
+            reason = "nothing came" if final is None else f"it ended with '{final.finish_reason}'"
+            raise GenerationError(f"vLLM did not finish the request: {reason}")
+        return completion(item, final)
+
+
+@torch.inference_mode()
+def encode_graphs(batch: list[Prepared]) -> list[torch.Tensor]:
+    """The graph tokens [d] of requests of one component, in one call of its encoder (RAS §3.3)."""
+    served = batch[0].served
+    assert served.graph_encoder is not None and served.features is not None
+    graphs = collate_requests([item.subgraphs for item in batch], served.features)
+    device = next(served.graph_encoder.parameters()).device
+    return list(served.graph_encoder(graphs.to(device)).cpu().unbind())

@@ -1,0 +1,188 @@
+"""vLLM's engine in a process of its own: how it is configured, started and watched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inference.engines.contract import EngineError
+from inference.engines.vllm.settings import VLLMSettings, lora_rank_for
+from inference.engines.vllm.soft_prefix import FOLDER_OPTION
+
+CONNECTOR = "SoftPrefixConnector"
+CONNECTOR_MODULE = "inference.engines.vllm.soft_prefix_connector"
+CPU_WORKER = "inference.engines.vllm.cpu_worker.MendedCPUWorker"
+
+
+class Progress:
+    """When the engine last took a step, and how often it put a request off."""
+
+    def __init__(self) -> None:
+        self.last_step: float | None = None
+        self.preemptions = 0
+
+    def seconds_since(self) -> float | None:
+        """Since the last step; None before the first."""
+        return None if self.last_step is None else time.monotonic() - self.last_step
+
+
+class VLLMProcess:
+    """A running vLLM engine as its supervisor sees it."""
+
+    def __init__(self, engine: Any, progress: Progress) -> None:
+        """engine: vLLM's AsyncLLM."""
+        self.engine = engine
+        self.progress = progress
+
+    def alive(self) -> bool:
+        """Whether its process runs and its outputs are read."""
+        return not self.engine.errored
+
+    def kill(self) -> None:
+        """End its process; vLLM's monitor then fails what was running."""
+        for process in self.engine.engine_core.resources.engine_manager.processes:
+            os.kill(process.pid, signal.SIGKILL)
+
+    def release(self) -> None:
+        """End its process in order; may run in another thread than the engine's event loop."""
+        handler = self.engine.output_handler
+        if handler is not None and not handler.get_loop().is_closed():
+            # First, or it takes the end for a death.
+            handler.get_loop().call_soon_threadsafe(handler.cancel)
+        self.engine.shutdown()
+
+    def seconds_since_progress(self) -> float | None:
+        """Since the last step."""
+        return self.progress.seconds_since()
+
+
+def start_vllm(
+    model: str, revision: str | None, dtype: str, settings: VLLMSettings, prefix_folder: Path
+) -> VLLMProcess:
+    """Start vLLM's asynchronous engine; returns once it is ready.
+
+    Args:
+        model: a folder or a Hugging Face id. dtype: as of the engine.
+        settings: with graphs, soft_prompts and max_lora_rank decided.
+        prefix_folder: of the soft prompts' files.
+
+    Raises EngineError with vLLM's reason.
+    """
+    set_environment(settings)
+    from vllm.config import KVTransferConfig
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    options: dict[str, Any] = {}
+    if settings.max_lora_rank:
+        options |= {
+            "enable_lora": True,
+            "max_lora_rank": lora_rank_for(settings.max_lora_rank),
+            "max_loras": settings.max_loras,
+            "lora_target_modules": list(settings.lora_target_modules),
+        }
+    if _on_cpu():
+        options["worker_cls"] = CPU_WORKER
+    if settings.soft_prompts:
+        options["kv_transfer_config"] = KVTransferConfig(
+            kv_connector=CONNECTOR,
+            kv_connector_module_path=CONNECTOR_MODULE,
+            kv_role="kv_both",
+            kv_connector_extra_config={FOLDER_OPTION: str(prefix_folder)},
+        )
+    arguments = AsyncEngineArgs(
+        model=model,
+        revision=revision,
+        dtype=dtype,
+        max_model_len=settings.max_model_len,
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        gpu_memory_utilization=settings.gpu_memory_utilization,
+        num_gpu_blocks_override=settings.num_blocks,
+        tensor_parallel_size=settings.tensor_parallel_size,
+        enforce_eager=_on_cpu() if settings.enforce_eager is None else settings.enforce_eager,
+        enable_prefix_caching=settings.enable_prefix_caching,
+        enable_prompt_embeds=bool(settings.graphs),
+        # The same library and dialect as the transformers engine's masks.
+        structured_outputs_config={"backend": "guidance", "disable_any_whitespace": True},
+        disable_log_stats=True,
+        **options,
+    )
+    progress = Progress()
+    try:
+        with main_module_hidden():
+            engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[_progress_logger(progress)])
+    except Exception as error:
+        raise EngineError(f"vLLM did not start on {model}: {error}") from error
+    return VLLMProcess(engine, progress)
+
+
+def _on_cpu() -> bool:
+    return not torch.cuda.is_available()
+
+
+def set_environment(settings: VLLMSettings) -> None:
+    """What vLLM takes from the environment alone; a user's own values stay."""
+    defaults = {
+        # A fork of a process that has run torch may hang.
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+    if _on_cpu():
+        # By default one core stays idle.
+        defaults |= {
+            "VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib),
+            "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+        }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+
+
+@contextmanager
+def main_module_hidden() -> Iterator[None]:
+    """Keep spawned processes from importing the command that runs here.
+
+    It would take them seconds and memory, and numba, which comes along, breaks vLLM's start on a
+    CPU. The file's name is taken away and not set to None: `inspect.getmodule`, which vLLM calls
+    when it looks at a model's class for the first time on a machine, raises on a module whose file
+    is None.
+    """
+    main = vars(sys.modules["__main__"])
+    saved = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    main.pop("__file__", None)
+    main["__spec__"] = None
+    try:
+        yield
+    finally:
+        del main["__spec__"]
+        for name, value in saved.items():
+            main[name] = value
+
+
+def _progress_logger(progress: Progress) -> Any:
+    """vLLM's hook for statistics, which it calls after every step."""
+    from vllm.v1.metrics.loggers import StatLoggerBase
+
+    class ProgressLogger(StatLoggerBase):
+        def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
+            progress.last_step = time.monotonic()
+
+        def record(
+            self, scheduler_stats: Any, iteration_stats: Any, *args: Any, **kwargs: Any
+        ) -> None:
+            progress.last_step = time.monotonic()
+            progress.preemptions += getattr(iteration_stats, "num_preempted_reqs", 0)
+
+        def log_engine_initialized(self) -> None:
+            pass
+
+    return ProgressLogger

@@ -1,0 +1,97 @@
+"""What it cost to make an index: model calls, tokens and seconds, over all its additions.
+
+Every builder writes it in the same way, as lines of `indexing_cost.jsonl` in the index's folder; a
+line every few seconds, so that a build that is killed keeps what it paid for. Indexes made before
+this file was written have none.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from common.files import AppendLog
+from inference.engines.contract import Completion, Engine, Health, Request
+from inference.loops.trace import Bill
+
+COST_FILE = "indexing_cost.jsonl"
+COUNTS = ("llm_calls", "input_tokens", "output_tokens", "weighted_tokens", "seconds")
+REMEDY = "Remove the line; what it told of is then missing from the index's cost"
+_SECONDS_BETWEEN_LINES = 5.0
+
+
+class CostLog(AbstractContextManager["CostLog"]):
+    """Counts a build's calls, and its time from here to the end of the block."""
+
+    def __init__(self, folder: Path) -> None:
+        """folder: the index's; it may be made later than this, before the first call."""
+        self._log = AppendLog(folder / COST_FILE, REMEDY)
+        self._bill = Bill()
+        self._last = time.perf_counter()
+
+    def metered(self, engine: Engine) -> Engine:
+        """The engine with every completed request counted here."""
+        return _MeteredEngine(engine, self)
+
+    def charge(self, completions: Sequence[Completion]) -> None:
+        """Count calls."""
+        self._bill.charge(completions)
+        if time.perf_counter() - self._last >= _SECONDS_BETWEEN_LINES:
+            self._write()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # A build that found nothing to do leaves no folder behind, and one that failed its costs.
+        if self._bill.llm_calls or self._log.path.parent.is_dir():
+            self._write()
+
+    def _write(self) -> None:
+        now = time.perf_counter()
+        counts = {name: getattr(self._bill, name) for name in COUNTS if name != "seconds"}
+        self._log.append([{**counts, "seconds": round(now - self._last, 3)}])
+        self._bill, self._last = Bill(), now
+
+
+class _MeteredEngine:
+    """An engine whose completions are charged to a log."""
+
+    def __init__(self, engine: Engine, log: CostLog) -> None:
+        self._engine = engine
+        self._log = log
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """The engine's own."""
+        completions = await self._engine.generate(requests)
+        self._log.charge(completions)
+        return completions
+
+    async def health(self) -> Health:
+        """The engine's own."""
+        return await self._engine.health()
+
+    async def close(self) -> None:
+        """The engine's own."""
+        await self._engine.close()
+
+    def count_tokens(self, text: str) -> int:
+        """The engine's own."""
+        return self._engine.count_tokens(text)
+
+
+def read_cost(folder: Path | None) -> dict[str, Any] | None:
+    """What an index cost so far, `COUNTS` by name; None where nothing tells.
+
+    Raises RecordError for a line that is no JSON.
+    """
+    lines = (
+        [] if folder is None else [row for _, row in AppendLog(folder / COST_FILE, REMEDY).read()]
+    )
+    if not lines:
+        return None
+    return {name: sum(line.get(name, 0) for line in lines) for name in COUNTS}

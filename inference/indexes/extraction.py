@@ -1,0 +1,187 @@
+"""Triples of passages by the text-to-triples model, no passage ever read twice (RAS eq. 3)."""
+
+import asyncio
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from inference.engines.contract import Completion, Constraint, Engine, Request
+from inference.retrieval.passages import Passage
+from models.formats.prompts import passage_text
+from models.formats.triples import Triple, parse_triples
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS extracted (
+    model TEXT NOT NULL,
+    passage TEXT NOT NULL,
+    triples TEXT NOT NULL,
+    malformed INTEGER NOT NULL,
+    PRIMARY KEY (model, passage)
+) WITHOUT ROWID
+"""
+_LOCK_TIMEOUT_SECONDS = 60.0
+# SQLite's limit of variables in a statement is far above this.
+_KEYS_PER_QUERY = 500
+RequestMaker = Callable[[Passage], Request]
+ItemT = TypeVar("ItemT")
+# What an extractor that is held to its grammar adds to its fingerprint.
+HELD = "+grammar"
+
+
+def _connect(path: str | Path | None) -> sqlite3.Connection:
+    if path is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(
+        ":memory:" if path is None else path,
+        timeout=_LOCK_TIMEOUT_SECONDS,
+        check_same_thread=False,
+    )
+    if path is not None:
+        connection.execute("PRAGMA journal_mode=WAL")
+    with connection:
+        connection.execute(_SCHEMA)
+    return connection
+
+
+def passage_key(passage: Passage) -> str:
+    """sha256 of the text that the model reads; the same passage in two corpora has one key."""
+    return hashlib.sha256(passage_text(passage.title, passage.text).encode()).hexdigest()
+
+
+class CacheError(RuntimeError):
+    """A file that cannot serve as the cache; the message names it and the remedy."""
+
+
+def _cache_error(path: str | Path | None, error: Exception) -> CacheError:
+    reason = getattr(error, "strerror", None) or error
+    return CacheError(
+        f"{path}: cannot be used as the cache of extracted triples ({reason}). Name another file "
+        "with --cache, or remove this one; TRIVIUM_CACHE moves all caches."
+    )
+
+
+class TripleCache:
+    """Passage -> triples in SQLite, for one model; safe for many processes.
+
+    Only what a model answered is ever stored: a failed call leaves nothing behind.
+    """
+
+    def __init__(self, path: str | Path | None, model: str) -> None:
+        """Open or create the cache; `path` None keeps it in memory.
+
+        `model` tells one extractor from another, such as its checkpoint's fingerprint. Raises
+        CacheError for a file that is no such cache.
+        """
+        self.model = model
+        try:
+            self._connection = _connect(path)
+        except (sqlite3.Error, OSError) as error:
+            raise _cache_error(path, error) from error
+
+    def get(self, keys: Sequence[str]) -> dict[str, list[Triple]]:
+        """Triples of those passages that were extracted before, by key."""
+        found: dict[str, list[Triple]] = {}
+        for start in range(0, len(keys), _KEYS_PER_QUERY):
+            chunk = keys[start : start + _KEYS_PER_QUERY]
+            rows = self._connection.execute(
+                "SELECT passage, triples FROM extracted WHERE model = ? AND passage IN "
+                f"({','.join('?' * len(chunk))})",
+                (self.model, *chunk),
+            )
+            found.update({key: [Triple(*t) for t in json.loads(text)] for key, text in rows})
+        return found
+
+    def put(self, extracted: Mapping[str, tuple[Sequence[Triple], int]]) -> None:
+        """Store triples and the count of malformed pieces, by key, in one transaction."""
+        rows = [
+            (self.model, key, json.dumps([[t.subject, t.predicate, t.object] for t in ts]), bad)
+            for key, (ts, bad) in extracted.items()
+        ]
+        with self._connection:
+            self._connection.executemany("INSERT OR REPLACE INTO extracted VALUES (?,?,?,?)", rows)
+
+    def malformed(self) -> int:
+        """Pieces of this model's output that were no triple, over everything stored."""
+        row = self._connection.execute(
+            "SELECT COALESCE(SUM(malformed), 0) FROM extracted WHERE model = ?", (self.model,)
+        ).fetchone()
+        return int(row[0])
+
+    def __len__(self) -> int:
+        row = self._connection.execute(
+            "SELECT COUNT(*) FROM extracted WHERE model = ?", (self.model,)
+        ).fetchone()
+        return int(row[0])
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
+
+
+def chunks(items: Sequence[ItemT], size: int) -> Iterator[Sequence[ItemT]]:
+    """Slices of `size`: as many as may wait at the engine at once, so that it sorts by length."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def held_to(regex: str, make_request: RequestMaker) -> RequestMaker:
+    """The same requests, their outputs held to a regular expression."""
+    constraint = Constraint(regex=regex)
+
+    def make_held(passage: Passage) -> Request:
+        return replace(make_request(passage), constraint=constraint)
+
+    return make_held
+
+
+class Payer(Protocol):
+    """Whoever pays for calls, such as a question's bill."""
+
+    def charge(self, completions: Sequence[Completion]) -> None:
+        """Take note of calls to a model."""
+        ...
+
+
+class TripleExtractor:
+    """Extracts through an engine and a cache; concurrent calls share one request a passage."""
+
+    def __init__(self, engine: Engine, make_request: RequestMaker, cache: TripleCache) -> None:
+        """`make_request` turns a passage into the engine's request, prompt and adapter set."""
+        self.engine = engine
+        self.make_request = make_request
+        self.cache = cache
+        self._running: dict[str, asyncio.Task[list[Triple]]] = {}
+
+    async def extract(
+        self, passages: Sequence[Passage], payer: Payer | None = None
+    ) -> list[list[Triple]]:
+        """Triples of each passage, in order; only calls made here are charged to `payer`."""
+        keys = [passage_key(passage) for passage in passages]
+        known = self.cache.get(list(dict.fromkeys(keys)))
+        missing = {k: p for k, p in zip(keys, passages, strict=True) if k not in known}
+        tasks = {key: self._task(key, passage, payer) for key, passage in missing.items()}
+        # A shielded task goes on for the other callers when this one is cancelled.
+        found = await asyncio.gather(*map(asyncio.shield, tasks.values()))
+        known.update(zip(tasks, found, strict=True))
+        return [known[key] for key in keys]
+
+    def _task(self, key: str, passage: Passage, payer: Payer | None) -> asyncio.Task[list[Triple]]:
+        task = self._running.get(key)
+        if task is None:
+            task = asyncio.create_task(self._extract_one(key, passage, payer))
+            self._running[key] = task
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        return task
+
+    async def _extract_one(self, key: str, passage: Passage, payer: Payer | None) -> list[Triple]:
+        [completion] = await self.engine.generate([self.make_request(passage)])
+        if payer is not None:
+            payer.charge([completion])
+        parsed = parse_triples(completion.text)
+        triples = list(dict.fromkeys(parsed.triples))
+        self.cache.put({key: (triples, parsed.malformed)})
+        return triples

@@ -1,0 +1,179 @@
+"""Documents into a hierarchy and out of it, chunk by chunk, and vectors brought up to date."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from inference.engines.contract import Engine
+from inference.indexes.extraction import chunks as slices
+from inference.indexes.hierarchy.extraction import ChunkExtractor, chunk_text
+from inference.indexes.hierarchy.store import HierarchyStore, StoredChunk, StoredFact
+from inference.indexes.hierarchy.vectors import LEVELS, alike_pairs, label_key, merged_names
+from inference.retrieval.passages import IndexMismatchError, Passage
+from models.files.sentence_encoder import SentenceEncoder
+from models.formats.prompts import passage_text
+
+_AT_ONCE = 512
+_DOCUMENTS = 1024
+logger = logging.getLogger(__name__)
+ENCODER = "encoder"
+FINGERPRINT = "encoder_fingerprint"
+THRESHOLD = "merge_threshold"
+_SENTENCES = 2048
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """How documents are cut (TH-RAG App. B)."""
+
+    max_tokens: int = 1200
+    overlap: int = 100
+
+
+def register(
+    store: HierarchyStore,
+    documents: Sequence[Passage],
+    engine: Engine,
+    chunking: Chunking,
+    replace: bool = False,
+) -> int:
+    """Cut new documents into chunks and note them; returns how many were not there.
+
+    replace: a document whose title or text changed is deleted first.
+
+    Raises:
+        DuplicateDocumentError: an id with another title or text, without `replace`; nothing of
+            what stands behind it is noted then.
+    """
+    new = 0
+    for part in slices(documents, _DOCUMENTS):
+        if replace:
+            store.delete_documents(
+                passage.id
+                for passage in part
+                if store.document_text(passage.id) not in (None, (passage.title, passage.text))
+            )
+        new += store.add_documents(
+            [
+                (
+                    passage,
+                    chunk_text(
+                        passage.text, chunking.max_tokens, chunking.overlap, engine.count_tokens
+                    ),
+                )
+                for passage in part
+            ]
+        )
+    return new
+
+
+async def extract_waiting(
+    store: HierarchyStore,
+    extractor: ChunkExtractor,
+    on_chunk: Callable[[StoredChunk], object] | None = None,
+) -> Counter[str]:
+    """Extract every chunk that waits, each on the disk as soon as it is there; returns the costs.
+
+    Raises EngineError when the model cannot be reached; what was extracted stays.
+    """
+    costs = Counter({"LLM calls": 0, "input tokens": 0, "output tokens": 0})
+
+    async def extract_one(chunk: StoredChunk) -> None:
+        extracted = await extractor.extract(chunk.passage)
+        store.put(chunk.number, extracted)
+        for done in extracted.completions:
+            costs["LLM calls"] += 1
+            costs["input tokens"] += done.input_tokens
+            costs["output tokens"] += done.output_tokens
+        if on_chunk is not None:
+            on_chunk(chunk)
+
+    for part in slices(store.waiting_chunks(), _AT_ONCE):
+        await asyncio.gather(*map(extract_one, part))
+    return costs
+
+
+def check_encoder(store: HierarchyStore, encoder: SentenceEncoder) -> None:
+    """Raise IndexMismatchError, naming both, where a hierarchy has vectors of another encoder."""
+    about = store.about()
+    if about.get(FINGERPRINT, encoder.fingerprint) != encoder.fingerprint:
+        raise IndexMismatchError(
+            f"the hierarchy was built with the encoder {about[ENCODER]}, and {encoder.name} is "
+            "given. Use the first with --encoder, or build another hierarchy"
+        )
+
+
+def refresh(
+    store: HierarchyStore,
+    encoder: SentenceEncoder,
+    threshold: float,
+    on_embedded: Callable[[int], object] | None = None,
+) -> None:
+    """Embed new sentences and topics, find which topics mean the same, drop topics without a fact.
+
+    `on_embedded` hears how many sentences are done. May be killed at any time and called again.
+    Raises IndexMismatchError.
+    """
+    check_encoder(store, encoder)
+    about = store.about()
+    if about.get(THRESHOLD, str(threshold)) != str(threshold):
+        logger.info("topics are compared anew, at %s in place of %s", threshold, about[THRESHOLD])
+        for level in LEVELS:
+            store.vectors.delete_labels(level, store.vectors.labels(level, encoder.dimension)[0])
+    store.note({ENCODER: encoder.name, FINGERPRINT: encoder.fingerprint, THRESHOLD: str(threshold)})
+    waiting = store.vectors.unembedded_sentences()
+    for start in range(0, len(waiting), _SENTENCES):
+        part = waiting[start : start + _SENTENCES]
+        # A sentence says "she"; its document's title says who.
+        vectors = encoder.encode([passage_text(title, text) for _, title, text in part])
+        store.vectors.put_sentence_vectors([number for number, _, _ in part], vectors)
+        if on_embedded is not None:
+            on_embedded(len(part))
+    counts = label_counts(store.facts())
+    for level in LEVELS:
+        _refresh_labels(store, level, counts[level], encoder, threshold)
+
+
+def _refresh_labels(
+    store: HierarchyStore,
+    level: str,
+    counts: Counter[str],
+    encoder: SentenceEncoder,
+    threshold: float,
+) -> None:
+    known, _ = store.vectors.labels(level, encoder.dimension)
+    store.vectors.delete_labels(level, [name for name in known if name not in counts])
+    new = sorted(set(counts).difference(known))
+    if not new:
+        return
+    vectors = encoder.encode(new)
+    # Names without their pairs would never be compared: both are written at once.
+    old_names, old_vectors = store.vectors.labels(level, encoder.dimension)
+    pairs = [
+        *alike_pairs(new, vectors, old_names, old_vectors, threshold),
+        *alike_pairs(new, vectors, new, vectors, threshold),
+    ]
+    store.vectors.put_labels(level, new, vectors, pairs)
+
+
+def label_counts(facts: list[StoredFact]) -> dict[str, Counter[str]]:
+    """Facts of each topic and subtopic, by `label_key`."""
+    raw = {
+        "topic": Counter(name for f in facts for name in (f.subject_topic, f.object_topic)),
+        "subtopic": Counter(
+            name for f in facts for name in (f.subject_subtopic, f.object_subtopic)
+        ),
+    }
+    counts: dict[str, Counter[str]] = {level: Counter() for level in LEVELS}
+    for level, names in raw.items():
+        for name, count in names.items():
+            counts[level][label_key(name)] += count
+    return counts
+
+
+def called_names(store: HierarchyStore, facts: list[StoredFact]) -> dict[str, dict[str, str]]:
+    """By level, what each topic's key is called after merging."""
+    counts = label_counts(facts)
+    return {level: merged_names(counts[level], store.vectors.alike(level)) for level in LEVELS}

@@ -1,0 +1,276 @@
+"""Chunks of whole sentences, and the facts and topics of each in one call (TH-RAG §3.1)."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
+
+from inference.engines.contract import Completion, Constraint, Engine, Request, Sampling
+from inference.indexes.extraction import TripleExtractor
+from inference.indexes.hierarchy.kinds import KindTopics
+from inference.retrieval.passages import Passage
+from models.formats.planning import one_line
+from models.formats.prompts import passage_text
+from models.formats.topic_triplets import (
+    TOPIC_TRIPLETS_INSTRUCTION,
+    TopicTriplet,
+    parse_topic_triplets,
+    topic_triplets_prompt,
+    topic_triplets_schema,
+)
+from models.formats.topics import Topic, parse_topic, topic_prompt
+from models.formats.triples import Triple, parse_triples
+
+# Not behind an initial ("D. Goel") or a title; behind it begins a word without a small letter.
+_SENTENCE_END = re.compile(
+    r"(?:(?<!\b[A-Z])(?<!\b(?:Jr|Sr|St|Dr|Mr|vs|No))(?<!\bMrs)\.|[!?])[\"”')\]]*\s+"
+    r"(?=[\"“'(\[]*[^\W_a-zà-öø-ÿ])"
+    r"|(?<=[。！？])"
+)
+_WORD = re.compile(r"\w+")
+# Share of a sentence's words that a copy of it keeps at least.
+COPIED = 0.6
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text on one line each, nothing left out."""
+    folded = one_line(text)
+    ends = [match.end() for match in _SENTENCE_END.finditer(folded)]
+    borders = [0, *ends, len(folded)]
+    parts = (folded[start:end].strip() for start, end in pairwise(borders))
+    return [part for part in parts if part]
+
+
+def chunk_text(
+    text: str, max_tokens: int, overlap: int, count_tokens: Callable[[str], int]
+) -> list[str]:
+    """Chunks of at most `max_tokens`, each beginning with up to `overlap` tokens of the one before.
+
+    A sentence is never cut: one that is longer is a chunk by itself. Blank text is one empty chunk.
+    """
+    # A token is at least a byte.
+    if len(text.encode()) <= max_tokens or count_tokens(text) <= max_tokens:
+        return [text.strip()]
+    sentences = split_sentences(text)
+    sizes = [count_tokens(sentence) for sentence in sentences]
+    chunks, start = [], 0
+    while start < len(sentences):
+        end = _reach(sizes, start, max_tokens)
+        chunks.append(" ".join(sentences[start:end]))
+        if end == len(sentences):
+            break
+        start = max(_reach_back(sizes, end, overlap), start + 1)
+    return chunks
+
+
+def _reach(sizes: Sequence[int], start: int, most: int) -> int:
+    """The first place after `start` where the sum of sizes would exceed `most`; at least one on."""
+    end, total = start + 1, sizes[start]
+    while end < len(sizes) and total + sizes[end] <= most:
+        total += sizes[end]
+        end += 1
+    return end
+
+
+def _reach_back(sizes: Sequence[int], end: int, most: int) -> int:
+    """The place before `end` from where the sizes sum to no more than `most`."""
+    start, total = end, 0
+    while start > 0 and total + sizes[start - 1] <= most:
+        start -= 1
+        total += sizes[start]
+    return start
+
+
+class Grounding:
+    """The sentences of one chunk, and the title of its document."""
+
+    def __init__(self, title: str, sentences: Sequence[str]) -> None:
+        self.title = _plain(title)
+        self.sentences = list(sentences)
+        self._plain = [_plain(sentence) for sentence in self.sentences]
+
+    def sentence_of(self, fact: Triple, named: str = "") -> str | None:
+        """The chunk's sentence that states a fact.
+
+        named: as the model copied it; where the chunk holds no such sentence, the one that names
+        most of the fact counts. None for a fact about things that neither chunk nor title names.
+        """
+        if not self.sentences:
+            return None
+        place = self._copied(named) if named else None
+        if place is None:
+            place = self._stating(fact)
+        return None if place is None else self.sentences[place]
+
+    def _copied(self, named: str) -> int | None:
+        wanted = _plain(named)
+        for place, sentence in enumerate(self._plain):
+            if wanted and (wanted in sentence or sentence in wanted):
+                return place
+        shares = [_share(wanted, sentence) for sentence in self._plain]
+        best = max(range(len(shares)), key=shares.__getitem__)
+        return best if shares[best] >= COPIED else None
+
+    def _stating(self, fact: Triple) -> int | None:
+        names = [_plain(fact.subject), _plain(fact.object)]
+        # A sentence rarely repeats the title that it is about.
+        weights = [0.25 if name == self.title else 1.0 for name in names]
+        scores = [
+            sum(w * _share(name, sentence) for name, w in zip(names, weights, strict=True))
+            + 0.5 * _share(_plain(fact.predicate), sentence)
+            for sentence in self._plain
+        ]
+        texts = [self.title, *self._plain]
+        if not any(_share(name, text) >= COPIED for name in names for text in texts):
+            return None
+        return max(range(len(scores)), key=scores.__getitem__)
+
+
+def _share(name: str, text: str) -> float:
+    """Share of a name's words that a text holds; 1 where it stands there as it is."""
+    if name and name in text:
+        return 1.0
+    words, there = set(_WORD.findall(name)), set(_WORD.findall(text))
+    return len(words & there) / len(words) if words else 0.0
+
+
+def _plain(text: str) -> str:
+    return one_line(text).casefold().rstrip(".")
+
+
+@dataclass(frozen=True)
+class GroundedFact:
+    """A fact, the chunk's own sentence that states it, and where its two entities belong."""
+
+    triple: Triple
+    sentence: str
+    subject: Topic
+    object: Topic
+
+
+@dataclass
+class Extracted:
+    """What a chunk gave, what was dropped by reason, and what it cost."""
+
+    facts: list[GroundedFact] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    completions: list[Completion] = field(default_factory=list)
+
+    def charge(self, completions: Sequence[Completion]) -> None:
+        """Take note of calls for facts."""
+        self.completions += completions
+        cut = sum(done.finish_reason == "length" for done in completions)
+        self.dropped["cut off at the token limit"] += cut
+
+
+class ChunkExtractor(Protocol):
+    """Turns a chunk into facts; many chunks at once."""
+
+    async def extract(self, chunk: Passage) -> Extracted:
+        """The facts of one chunk. Raises EngineError when the model cannot be reached."""
+        ...
+
+
+class PromptedChunkExtractor:
+    """Asks the engine's backbone, or an API's model, by the prompt of Table 11."""
+
+    def __init__(
+        self, engine: Engine, topics: KindTopics, max_tokens: int = 2048, constrain: bool = False
+    ) -> None:
+        """topics: for what the model gives no topic of. constrain: hold outputs to their schema."""
+        self.engine = engine
+        self.topics = topics
+        self.sampling = Sampling(max_new_tokens=max_tokens)
+        self.constraint = Constraint(json_schema=topic_triplets_schema()) if constrain else None
+
+    async def extract(self, chunk: Passage) -> Extracted:
+        """One call."""
+        body = topic_triplets_prompt(passage_text(chunk.title, chunk.text))
+        content = f"{TOPIC_TRIPLETS_INSTRUCTION}\n\n{body}".strip()
+        request = Request(
+            messages=({"role": "user", "content": content},),
+            sampling=self.sampling,
+            constraint=self.constraint,
+        )
+        [done] = await self.engine.generate([request])
+        parsed = parse_topic_triplets(done.text)
+        extracted = Extracted()
+        extracted.charge([done])
+        extracted.dropped["not a triplet"] += parsed.malformed
+        given = self.topics.topics(chunk.title, chunk.text, [t.triple for t in parsed.triplets])
+        ground(chunk, parsed.triplets, given, extracted)
+        return extracted
+
+
+class AdapterChunkExtractor:
+    """Asks the text-to-triples model, and gives topics by kind or by a trained topic helper."""
+
+    def __init__(
+        self,
+        triples: TripleExtractor,
+        topics: KindTopics,
+        topic_request: Callable[[str], Request] | None = None,
+    ) -> None:
+        """triples: what its cache holds costs no call, whichever index or loop paid for it.
+        topic_request: a topic helper's (see `helper_requests`), asked once an entity and chunk;
+        `topics` counts where there is none, and where it writes no topic.
+        """
+        self.triples = triples
+        self.topics = topics
+        self.topic_request = topic_request
+
+    async def extract(self, chunk: Passage) -> Extracted:
+        """At most one call for the triples, and with a topic helper one more for each entity."""
+        extracted = Extracted()
+        [facts] = await self.triples.extract([chunk], extracted)
+        for done in extracted.completions:
+            extracted.dropped["not a triplet"] += parse_triples(done.text).malformed
+        given = self.topics.topics(chunk.title, chunk.text, facts)
+        ground(chunk, [TopicTriplet(fact) for fact in facts], given, extracted)
+        if self.topic_request is not None:
+            await self._ask_topics(chunk, extracted)
+        return extracted
+
+    async def _ask_topics(self, chunk: Passage, extracted: Extracted) -> None:
+        """Put the helper's topics in the place of those by kind."""
+        assert self.topic_request is not None
+        sentences: dict[str, str] = {}
+        for fact in extracted.facts:
+            for name in (fact.triple.subject, fact.triple.object):
+                sentences.setdefault(name, passage_text(chunk.title, fact.sentence))
+        prompts = [topic_prompt(name, sentence) for name, sentence in sentences.items()]
+        requests = [self.topic_request(prompt) for prompt in prompts]
+        answers = await asyncio.gather(*(self.triples.engine.generate([r]) for r in requests))
+        extracted.completions += [done for [done] in answers]
+        read = {n: parse_topic(done.text) for n, [done] in zip(sentences, answers, strict=True)}
+        extracted.dropped["not a topic"] += sum(topic is None for topic in read.values())
+        extracted.facts = [
+            GroundedFact(
+                fact.triple,
+                fact.sentence,
+                read[fact.triple.subject] or fact.subject,
+                read[fact.triple.object] or fact.object,
+            )
+            for fact in extracted.facts
+        ]
+
+
+def ground(
+    chunk: Passage,
+    triplets: Sequence[TopicTriplet],
+    given: dict[str, Topic],
+    extracted: Extracted,
+) -> None:
+    """Give each triplet its sentence and topics; drop what the chunk does not name."""
+    grounding = Grounding(chunk.title, split_sentences(chunk.text))
+    for triplet in triplets:
+        sentence = grounding.sentence_of(triplet.triple, triplet.sentence)
+        if sentence is None:
+            extracted.dropped["about things that the chunk does not name"] += 1
+            continue
+        subject = triplet.subject or given[triplet.triple.subject]
+        object_ = triplet.object or given[triplet.triple.object]
+        extracted.facts.append(GroundedFact(triplet.triple, sentence, subject, object_))

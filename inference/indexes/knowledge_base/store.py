@@ -1,0 +1,211 @@
+"""A knowledge base on disk: entries, an index over their conditions, and extractor outputs."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common.files import AppendLog, atomic_directory, atomic_write
+from inference.indexes.knowledge_base.entries import (
+    Entry,
+    EntryTable,
+    clean_output,
+    read_entries,
+    write_entries,
+)
+from inference.retrieval.dense import DenseRetriever
+from inference.retrieval.passages import IndexMismatchError, Passage
+from models.files.sentence_encoder import SentenceEncoder
+from models.formats.fields import FieldReader
+from models.formats.prompts import passage_text
+
+LOG_FILE = "outputs.jsonl"
+BASE_FOLDER = "base"
+ENTRIES_FILE = "entries.jsonl"
+INDEX_FOLDER = "index"
+ABOUT_FILE = "about.json"
+
+
+class DuplicateDocumentError(ValueError):
+    """Two different documents under one id; the message names it."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One document and the extractor's output; `was_cut` at the token limit."""
+
+    id: str
+    title: str
+    text: str
+    output: str
+    was_cut: bool
+
+    def says_the_same(self, passage: Passage) -> bool:
+        """Whether a passage is the document that this was written about."""
+        return (self.title, self.text) == (passage.title, passage.text)
+
+
+class OutputLog:
+    """An append-only JSON Lines file of outputs, by document id."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create it; a last line that was cut short by a kill is dropped."""
+        self._log = AppendLog(path, "Remove the line; its document is then extracted again")
+        found = (_output(where, record) for where, record in self._log.read())
+        self.outputs = {output.id: output for output in found}
+
+    def append(self, outputs: Iterable[Output]) -> None:
+        """Write outputs through to the disk."""
+        new = list(outputs)
+        self._log.append(asdict(output) for output in new)
+        self.outputs.update((output.id, output) for output in new)
+
+    def missing(self, passages: Iterable[Passage]) -> tuple[list[Passage], int]:
+        """Documents that no output is known of, each id once, and how many were known already.
+
+        Raises:
+            DuplicateDocumentError: an id that stands for two different documents.
+        """
+        new: dict[str, Passage] = {}
+        known = 0
+        for passage in passages:
+            logged, given = self.outputs.get(passage.id), new.get(passage.id)
+            same = logged.says_the_same(passage) if logged else given in (None, passage)
+            if not same:
+                raise DuplicateDocumentError(
+                    f"document '{passage.id}' is there already with another title or text. Give "
+                    "it an id of its own, or build a new knowledge base"
+                )
+            if logged or given:
+                known += 1
+            else:
+                new[passage.id] = passage
+        return list(new.values()), known
+
+
+def _output(where: str, record: Mapping[str, Any]) -> Output:
+    reader = FieldReader(record, where)
+    return Output(
+        reader.text("id"),
+        reader.text("title", ""),
+        reader.text("text"),
+        reader.text("output", ""),
+        bool(record.get("was_cut")),
+    )
+
+
+class KnowledgeBaseError(ValueError):
+    """A folder that cannot serve as the knowledge base; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class EntryHit:
+    """An entry found by its condition; the score is a cosine similarity."""
+
+    entry: Entry
+    score: float
+
+
+@dataclass
+class KnowledgeBase:
+    """Entries and the retriever over their conditions (Tri-RAG §III-C, eq. 14 and 15).
+
+    about: what it was built with, and counts of everything kept, merged and dropped.
+    """
+
+    entries: list[Entry]
+    retriever: DenseRetriever
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def search(self, queries: Sequence[str], top_k: int) -> list[list[EntryHit]]:
+        """The entries whose conditions are closest to each query, best first."""
+        found = self.retriever.search(queries, top_k)
+        return [
+            [EntryHit(self.entries[int(hit.passage.id)], hit.score) for hit in hits]
+            for hits in found
+        ]
+
+    def save(self, folder: Path) -> None:
+        """Write entries, index and counts into FOLDER/base, whole or not at all."""
+        with atomic_directory(folder / BASE_FOLDER) as target:
+            write_entries(target / ENTRIES_FILE, self.entries)
+            self.retriever.save(target / INDEX_FOLDER)
+            with atomic_write(target / ABOUT_FILE) as handle:
+                json.dump(self.about, handle, indent=2, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, folder: Path, encoder: SentenceEncoder) -> "KnowledgeBase":
+        """Read what `save` wrote.
+
+        Raises:
+            KnowledgeBaseError: no knowledge base there.
+            IndexMismatchError: its conditions were embedded with another encoder; names both.
+        """
+        base = folder / BASE_FOLDER
+        if not is_built(folder):
+            raise KnowledgeBaseError(
+                f"{folder}: holds no knowledge base. Run inference/build_kb.py, or run it again "
+                "where it was interrupted"
+            )
+        about = json.loads((base / ABOUT_FILE).read_text(encoding="utf-8"))
+        entries = list(read_entries(base / ENTRIES_FILE))
+        passages = condition_passages(entries)
+        retriever = DenseRetriever.load(base / INDEX_FOLDER, passages, encoder)
+        return cls(entries, retriever, about)
+
+
+def is_built(folder: Path) -> bool:
+    """Whether a folder holds a whole knowledge base."""
+    return (folder / BASE_FOLDER / ABOUT_FILE).is_file()
+
+
+def condition_passages(entries: Sequence[Entry], start: int = 0) -> list[Passage]:
+    """Entries as what the retriever indexes: the condition and nothing else."""
+    return [
+        Passage(str(number), "", entry.condition) for number, entry in enumerate(entries, start)
+    ]
+
+
+def extend(
+    base: KnowledgeBase | None, outputs: Iterable[Output], encoder: SentenceEncoder
+) -> KnowledgeBase:
+    """Add what an extractor wrote about further documents; only new conditions are embedded.
+
+    Raises:
+        KnowledgeBaseError: nothing that was written is of use, and there is no base yet.
+        IndexMismatchError: the base was built with another encoder.
+    """
+    if base is not None and base.retriever.encoder.fingerprint != encoder.fingerprint:
+        raise IndexMismatchError(
+            f"the knowledge base was built with the encoder {base.retriever.encoder.name}, and "
+            f"{encoder.name} is to be added with. Use the first, or build anew"
+        )
+    about = dict(base.about) if base else {}
+    counts = Counter(about.get("counts", {}))
+    table = EntryTable(base.entries if base else [])
+    before = len(table.entries)
+    for output in outputs:
+        text = passage_text(output.title, output.text)
+        cleaned = clean_output(output.output, text, output.was_cut)
+        counts["documents"] += 1
+        counts["documents without a triplet"] += not cleaned.triplets
+        counts["triplets"] += len(cleaned.triplets)
+        counts.update({f"dropped: {reason}": n for reason, n in cleaned.dropped.items()})
+        for triplet in cleaned.triplets:
+            table.add(triplet, output.id)
+    counts["merged into a condition that was there"] += table.merged
+    counts["entries"] = len(table.entries)
+    if not table.entries:
+        raise KnowledgeBaseError(
+            f"no usable triplet in {counts['documents']} documents: is this a trained extractor?"
+        )
+    new = condition_passages(table.entries[before:], before)
+    if base is None:
+        retriever = DenseRetriever(new, encoder)
+    else:
+        retriever = base.retriever
+        retriever.add(new)
+    about["counts"] = dict(+counts)
+    return KnowledgeBase(table.entries, retriever, about)

@@ -1,0 +1,164 @@
+"""The proposition index: facts searched one by one, and the passages behind them (T²RAG §4.2)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import faiss
+import numpy as np
+
+from inference.indexes.propositions.parts import (
+    REMEDY,
+    Document,
+    Part,
+    PropositionIndexError,
+    about_of,
+    part_folders,
+    read_part,
+    write_part,
+)
+from inference.retrieval.passages import clean_queries
+from models.files.sentence_encoder import FloatArray, SentenceEncoder
+from models.formats.planning import one_line
+from models.formats.triples import Triple
+
+
+@dataclass
+class Proposition:
+    """A fact as it was first written, and the ids of all passages that state it, in order."""
+
+    fact: Triple
+    sources: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """What is embedded, see `proposition_text`."""
+        return proposition_text(self.fact)
+
+
+def proposition_text(fact: Triple) -> str:
+    """A fact verbalised: "subject predicate object" (T²RAG §4.2, Triplet Embedding)."""
+    return one_line(" ".join((fact.subject, fact.predicate, fact.object)))
+
+
+class PropositionTable:
+    """Propositions in the order in which they were first stated; letter case tells none apart."""
+
+    def __init__(self) -> None:
+        self.propositions: list[Proposition] = []
+        self._by_key: dict[str, Proposition] = {}
+
+    def add(self, source: str, facts: Iterable[Triple]) -> list[Proposition]:
+        """Add all that a passage states; returns the propositions that are new."""
+        new = []
+        for fact in facts:
+            key = proposition_text(fact).casefold()
+            known = self._by_key.get(key)
+            if known is None:
+                known = self._by_key[key] = Proposition(fact)
+                self.propositions.append(known)
+                new.append(known)
+            if known.sources[-1:] != [source]:
+                known.sources.append(source)
+        return new
+
+
+class PropositionIndex:
+    """Propositions under one sentence encoder, searched exactly by cosine similarity.
+
+    documents: hashes of the passages' texts by id.
+    """
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        self.encoder = encoder
+        self.documents: dict[str, str] = {}
+        self.table = PropositionTable()
+        self._vectors = faiss.IndexFlatIP(encoder.dimension)
+
+    @property
+    def propositions(self) -> list[Proposition]:
+        """All of them, in the order in which they were first stated."""
+        return self.table.propositions
+
+    def add(self, documents: Sequence[Document]) -> Part:
+        """Add passages; only propositions that are new are embedded.
+
+        Returns the addition, for `write_part`. Raises ValueError for an id that is there already.
+        """
+        new = self._enter(documents)
+        vectors = self.encoder.encode([proposition.text for proposition in new])
+        self._vectors.add(np.ascontiguousarray(vectors))
+        return Part(documents, vectors)
+
+    def _enter(self, documents: Sequence[Document]) -> list[Proposition]:
+        new: list[Proposition] = []
+        for document in documents:
+            if document.id in self.documents:
+                raise ValueError(f"document '{document.id}' is in the index already")
+            self.documents[document.id] = document.key
+            new += self.table.add(document.id, document.triples)
+        return new
+
+    def embed(self, queries: Sequence[str]) -> FloatArray:
+        """Queries as vectors [n, d]; plan tags are left out."""
+        return self.encoder.encode(clean_queries(queries))
+
+    def nearest(self, vectors: FloatArray, depth: int) -> list[list[tuple[int, float]]]:
+        """For each vector [n, d] the rows of the closest propositions with their similarity.
+
+        Best first; equal ones in the index's order. No more than `depth`.
+        """
+        depth = min(depth, len(self.propositions))
+        if depth <= 0 or not len(vectors):
+            return [[] for _ in vectors]
+        scores, rows = self._vectors.search(np.ascontiguousarray(vectors), depth)
+        return [
+            [(int(r[place]), float(s[place])) for place in np.lexsort((r, -s))]
+            for s, r in zip(scores, rows, strict=True)
+        ]
+
+    def save_part(self, folder: Path, part: Part, extractor: str) -> None:
+        """Write an addition beside the earlier ones."""
+        write_part(folder, part, about_of(self.encoder, extractor))
+
+    @classmethod
+    def load(
+        cls, folder: Path, encoder: SentenceEncoder, extractor: str | None = None
+    ) -> "PropositionIndex":
+        """Read every part of a folder; none gives an empty index.
+
+        extractor: None takes the triples of any.
+
+        Raises:
+            IndexMismatchError: a part of another format version, encoder or extractor.
+            PropositionIndexError: a part that is not whole.
+        """
+        expected = about_of(encoder, extractor or "")
+        if extractor is None:
+            del expected["extractor"]
+        index = cls(encoder)
+        for path in part_folders(folder):
+            part = read_part(path, expected)
+            new = index._enter(part.documents)
+            if part.vectors.shape != (len(new), encoder.dimension):
+                raise PropositionIndexError(
+                    f"{path}: {len(new)} propositions have vectors of the form "
+                    f"{part.vectors.shape}. {REMEDY}"
+                )
+            index._vectors.add(np.ascontiguousarray(part.vectors, dtype=np.float32))
+        return index
+
+
+def open_index(folder: Path, encoder: SentenceEncoder) -> PropositionIndex:
+    """The index of a folder, to answer from.
+
+    Raises PropositionIndexError where it holds none, or none with a proposition, and what
+    `PropositionIndex.load` raises.
+    """
+    index = PropositionIndex.load(folder, encoder)
+    if not index.propositions:
+        raise PropositionIndexError(
+            f"{folder}: holds no proposition. Run inference/build_propositions.py, or run it again "
+            "where it was interrupted"
+        )
+    return index

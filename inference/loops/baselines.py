@@ -1,0 +1,172 @@
+"""The baselines: no retrieval, retrieving once, IRCoT, ReAct and Self-Ask."""
+
+import asyncio
+
+from inference.engines.contract import Engine, Request, Sampling
+from inference.loops.model import (
+    MAX_ANSWER_TOKENS,
+    GraphReader,
+    PassageSteps,
+    distinct_passages,
+    passages_prompt,
+)
+from inference.loops.trace import Trace, TraceStep
+from inference.retrieval.passages import Retriever
+from models.formats.chain_of_thought import final_answer, parse_thought, thought_prompt
+from models.formats.planning import History
+from models.formats.prompts import passage_text
+from models.formats.react import STOP_REACT, Turn, parse_action, react_prompt
+from models.formats.records import QuestionRecord
+from models.formats.self_ask import STOP_SELF_ASK, parse_self_ask, self_ask_prompt
+
+
+class NoRetrievalLoop:
+    """One call a question, nothing retrieved (RAS eq. 7)."""
+
+    def __init__(self, reader: GraphReader) -> None:
+        self.reader = reader
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Answer at once."""
+        trace = Trace(record.question)
+        trace.answer = await self.reader.answer(History(record.question, no_retrieval=True), trace)
+        return trace
+
+
+class SingleShotLoop:
+    """Retrieve-then-read over text, one call a question."""
+
+    def __init__(self, engine: Engine, retriever: Retriever, top_k: int = 5) -> None:
+        self.engine = engine
+        self.retriever = retriever
+        self.top_k = top_k
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Retrieve with the question and answer through the backbone's chat template."""
+        trace = Trace(record.question)
+        with trace.bill.stage("retrieve"):
+            [hits] = await asyncio.to_thread(self.retriever.search, [record.question], self.top_k)
+        passages = [hit.passage for hit in hits]
+        trace.steps.append(TraceStep(record.question, passages))
+        content = passages_prompt(record.question, passages)
+        request = Request(
+            messages=({"role": "user", "content": content},),
+            sampling=Sampling(max_new_tokens=MAX_ANSWER_TOKENS),
+        )
+        with trace.bill.stage("answer"):
+            [completion] = await self.engine.generate([request])
+        trace.bill.charge([completion])
+        trace.answer = completion.text.strip()
+        return trace
+
+
+class IrcotLoop:
+    """Interleaves retrieval with a chain of thought, then answers over all that was retrieved."""
+
+    def __init__(self, steps: PassageSteps) -> None:
+        self.steps = steps
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Search with the question, then with one thought after the other.
+
+        Ends at a thought that gives the answer, is empty or was had before, and after the last
+        round, whose passages the answer is read from without another thought.
+        """
+        trace = Trace(record.question)
+        thoughts: list[str] = []
+        query: str | None = record.question
+        while query is not None:
+            await self.steps.search(query, trace)
+            query = await self._next_thought(thoughts, trace)
+        passages = distinct_passages(trace)
+        trace.answer = await self.steps.read(record.question, passages, trace)
+        return trace
+
+    async def _next_thought(self, thoughts: list[str], trace: Trace) -> str | None:
+        """A thought to search with; None where it is time to answer."""
+        if len(trace.steps) >= self.steps.settings.max_rounds:
+            trace.notes.append(f"stopped after {len(trace.steps)} rounds")
+            return None
+        most = self.steps.settings.max_passages
+        shown = [passage_text(p.title, p.text) for p in distinct_passages(trace)[:most]]
+        text = await self.steps.think(thought_prompt(trace.question, shown, thoughts), trace)
+        thought = parse_thought(text)
+        if thought is None:
+            trace.notes.append("stopped at an empty thought")
+        elif thought.casefold() in {earlier.casefold() for earlier in thoughts}:
+            trace.notes.append(f"stopped at a repeated thought: {thought!r}")
+        elif final_answer(thought) is None:
+            thoughts.append(thought)
+            return thought
+        return None
+
+
+class ReactLoop:
+    """Thought, action and observation in turn until the model finishes."""
+
+    def __init__(self, steps: PassageSteps) -> None:
+        self.steps = steps
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Search as the model asks until it finishes.
+
+        Where it writes no action, or asks for one search too many, the answer is read from all
+        passages found.
+        """
+        trace = Trace(record.question)
+        turns: list[Turn] = []
+        while True:
+            text = await self.steps.think(react_prompt(record.question, turns), trace, STOP_REACT)
+            action = parse_action(text)
+            if action is not None and action.finishes:
+                trace.answer = action.argument
+                return trace
+            if action is None:
+                trace.notes.append(f"no action: {text!r}")
+                break
+            if len(turns) >= self.steps.settings.max_rounds:
+                trace.notes.append(f"stopped after {len(turns)} rounds")
+                break
+            passages = await self.steps.search(action.argument, trace)
+            turns.append(Turn(action.written, [passage_text(p.title, p.text) for p in passages]))
+        passages = distinct_passages(trace)
+        trace.answer = await self.steps.read(record.question, passages, trace)
+        return trace
+
+
+class SelfAskLoop:
+    """Follow-up questions, each answered over its own passages, then the final answer."""
+
+    def __init__(self, steps: PassageSteps) -> None:
+        self.steps = steps
+
+    async def answer(self, record: QuestionRecord) -> Trace:
+        """Ask and answer until the model gives the final answer.
+
+        Where it writes neither, asks the same again, or asks one question too many, the answer is
+        read from all passages found.
+        """
+        trace = Trace(record.question)
+        answered: list[tuple[str, str]] = []
+        while True:
+            prompt = self_ask_prompt(record.question, answered)
+            text = await self.steps.think(prompt, trace, STOP_SELF_ASK)
+            following = parse_self_ask(text)
+            if following is not None and following.is_final:
+                trace.answer = following.text
+                return trace
+            if following is None:
+                trace.notes.append(f"neither a follow up question nor an answer: {text!r}")
+                break
+            if following.text.casefold() in {asked.casefold() for asked, _ in answered}:
+                trace.notes.append(f"stopped at a repeated question: {following.text!r}")
+                break
+            if len(answered) >= self.steps.settings.max_rounds:
+                trace.notes.append(f"stopped after {len(answered)} rounds")
+                break
+            passages = await self.steps.search(following.text, trace)
+            answer = await self.steps.read(following.text, passages, trace)
+            answered.append((following.text, answer))
+        passages = distinct_passages(trace)
+        trace.answer = await self.steps.read(record.question, passages, trace)
+        return trace

@@ -1,0 +1,217 @@
+"""The steps that loops share: plan, search, write and answer."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from inference.engines.contract import Constraint, Engine, Request, Sampling
+from inference.loops.trace import Trace, TraceStep
+from inference.retrieval.passages import Passage, Retriever
+from models.formats.grammars import plan_regex
+from models.formats.planning import History, Plan, parse_plan
+from models.formats.prompts import answer_prompt, passage_text, plan_prompt
+from models.formats.records import Task
+
+PromptRequest = Callable[[str], Request]
+MAX_PLAN_TOKENS = 64
+MAX_ANSWER_TOKENS = 100
+"""For short answers (RAS App. F.2); 300 for long ones."""
+INSTRUCTION = (
+    "Answer the question with the help of the passages. Give only the answer, a name, a date or "
+    "yes or no, without a sentence around it."
+)
+
+
+class ModelSteps:
+    """Asks for a loop's steps by name.
+
+    A helper reads the bare prompt of its format in models/formats/, as in training; the backbone
+    reads the instruction and the same prompt as a chat message.
+    """
+
+    def __init__(self, engine: Engine, helpers: Mapping[str, PromptRequest] | None = None) -> None:
+        """helpers: makers of requests by step (`helper_requests`)."""
+        self.engine = engine
+        self.helpers = dict(helpers or {})
+
+    async def ask(
+        self,
+        step: str,
+        instruction: str,
+        prompt: str,
+        trace: Trace,
+        max_tokens: int,
+        constraint: Constraint | None = None,
+    ) -> str:
+        """What the model writes; charged to the trace under the step's name.
+
+        max_tokens: of the backbone; a helper has its own limit.
+        """
+        request = self._request(step, instruction, prompt, max_tokens)
+        with trace.bill.stage(step):
+            [done] = await self.engine.generate([replace(request, constraint=constraint)])
+        trace.bill.charge([done])
+        return done.text
+
+    def _request(self, step: str, instruction: str, prompt: str, max_tokens: int) -> Request:
+        if step in self.helpers:
+            return self.helpers[step](prompt)
+        content = f"{instruction}\n\n{prompt}".strip()
+        return Request(
+            messages=({"role": "user", "content": content},),
+            sampling=Sampling(max_new_tokens=max_tokens),
+        )
+
+
+@dataclass(frozen=True)
+class ReaderInput:
+    """A request for the engine and what its prompt lost to the input budget.
+
+    cut_triples, cut_steps: left out of the history. over_budget: the question, which is never
+    cut, exceeds the budget by itself.
+    """
+
+    request: Request
+    cut_triples: int = 0
+    cut_steps: int = 0
+    over_budget: bool = False
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the trace should know of it."""
+        notes = []
+        if self.cut_triples or self.cut_steps:
+            steps = f" and {self.cut_steps} whole steps" if self.cut_steps else ""
+            notes.append(f"{self.cut_triples} triples{steps} left out to fit the input budget")
+        if self.over_budget:
+            notes.append("the question alone exceeds the input budget and was kept whole")
+        return notes
+
+
+InputMaker = Callable[[Task, History, Sampling], ReaderInput]
+
+
+def chat_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
+    """The prompt as a chat message, for a backbone or an API model that was not trained here."""
+    prompt = plan_prompt(history) if task == "plan" else answer_prompt(history)
+    messages = ({"role": "user", "content": prompt.strip()},)
+    return ReaderInput(Request(messages=messages, sampling=sampling))
+
+
+class GraphReader:
+    """Plans (RAS eq. 1 and 2) and answers (eq. 7 and 8) through an engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        make_input: InputMaker,
+        max_answer_tokens: int = MAX_ANSWER_TOKENS,
+        constrain: bool = False,
+    ) -> None:
+        """`make_input` turns a history into a request as the component was trained to read it;
+        `constrain` holds plans to their grammar.
+        """
+        self.engine = engine
+        self.make_input = make_input
+        self.max_answer_tokens = max_answer_tokens
+        self.plan_constraint = Constraint(regex=plan_regex()) if constrain else None
+
+    async def plan(self, history: History, trace: Trace) -> Plan | None:
+        """The next plan; None when the model wrote none, which the trace notes."""
+        text = await self._generate("plan", history, trace, MAX_PLAN_TOKENS)
+        plan = parse_plan(text).plan
+        if plan is None:
+            trace.notes.append(f"not a plan: {text!r}")
+        if trace.steps:
+            trace.steps[-1].decision = text
+        return plan
+
+    async def answer(self, history: History, trace: Trace) -> str:
+        """The answer over what the history holds."""
+        return (await self._generate("answer", history, trace, self.max_answer_tokens)).strip()
+
+    async def _generate(self, task: Task, history: History, trace: Trace, tokens: int) -> str:
+        reader_input = self.make_input(task, history, Sampling(max_new_tokens=tokens))
+        trace.notes += [f"{task}: {note}" for note in reader_input.notes]
+        request = reader_input.request
+        if task == "plan":
+            request = replace(request, constraint=self.plan_constraint)
+        with trace.bill.stage(task):
+            [completion] = await self.engine.generate([request])
+        trace.bill.charge([completion])
+        return completion.text
+
+
+def passages_prompt(question: str, passages: list[Passage]) -> str:
+    """Instruction, numbered passages, question."""
+    numbered = [
+        f"[{number}] {passage_text(passage.title, passage.text)}"
+        for number, passage in enumerate(passages, start=1)
+    ]
+    return "\n\n".join([INSTRUCTION, *numbered, f"Question: {question}"])
+
+
+def chat_request(prompt: str, max_new_tokens: int, stop: tuple[str, ...] = ()) -> Request:
+    """A prompt as one chat message, greedy (T²RAG App. B.1)."""
+    messages = ({"role": "user", "content": prompt.strip()},)
+    return Request(messages=messages, sampling=Sampling(max_new_tokens=max_new_tokens, stop=stop))
+
+
+@dataclass(frozen=True)
+class PassageSettings:
+    """How a multi-round baseline retrieves: k and the most rounds of T²RAG §5.2.
+
+    top_k: passages a search. max_rounds: searches a question. max_passages: of all searches that
+    the answer is read from, the first ones. max_thought_tokens: of what is written between two
+    searches.
+    """
+
+    top_k: int = 5
+    max_rounds: int = 3
+    max_passages: int = 15
+    max_thought_tokens: int = 128
+    max_answer_tokens: int = 100
+
+
+class PassageSteps:
+    """Search and text generation of one loop, charged to the question's trace."""
+
+    def __init__(self, engine: Engine, retriever: Retriever, settings: PassageSettings) -> None:
+        self.engine = engine
+        self.retriever = retriever
+        self.settings = settings
+
+    async def search(self, query: str, trace: Trace) -> list[Passage]:
+        """The best passages; a step of the trace."""
+        with trace.bill.stage("retrieve"):
+            [hits] = await asyncio.to_thread(self.retriever.search, [query], self.settings.top_k)
+        passages = [hit.passage for hit in hits]
+        trace.steps.append(TraceStep(query, passages))
+        return passages
+
+    async def think(self, prompt: str, trace: Trace, stop: tuple[str, ...] = ()) -> str:
+        """What the model writes between two searches; the decision of the last step."""
+        text = await self._write(prompt, trace, "think", self.settings.max_thought_tokens, stop)
+        if trace.steps:
+            trace.steps[-1].decision = text
+        return text
+
+    async def read(self, question: str, passages: Iterable[Passage], trace: Trace) -> str:
+        """The answer to a question over the first of the passages."""
+        shown = list(passages)[: self.settings.max_passages]
+        prompt = passages_prompt(question, shown)
+        return await self._write(prompt, trace, "answer", self.settings.max_answer_tokens)
+
+    async def _write(
+        self, prompt: str, trace: Trace, stage: str, tokens: int, stop: tuple[str, ...] = ()
+    ) -> str:
+        with trace.bill.stage(stage):
+            [completion] = await self.engine.generate([chat_request(prompt, tokens, stop)])
+        trace.bill.charge([completion])
+        return completion.text.strip()
+
+
+def distinct_passages(trace: Trace) -> list[Passage]:
+    """All passages of a trace, each once, those of the first search first."""
+    found = {passage.id: passage for step in trace.steps for passage in step.passages}
+    return list(found.values())

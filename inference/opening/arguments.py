@@ -1,0 +1,202 @@
+"""Command-line options and errors that the commands of this folder share."""
+
+import argparse
+import functools
+import logging
+import signal
+import sys
+import threading
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+from common.cache import CacheFolderError
+from common.commands import one_line_errors
+from common.shards import ShardError
+from inference.engines.contract import ENGINE_KINDS, EngineError, EngineOptions
+from inference.exports.models import ExportError
+from inference.indexes.extraction import CacheError
+from inference.indexes.hierarchy.store import HierarchyError
+from inference.indexes.knowledge_base.store import DuplicateDocumentError, KnowledgeBaseError
+from inference.indexes.propositions.parts import PropositionIndexError
+from inference.retrieval.passages import (
+    EmptyCorpusError,
+    IndexMismatchError,
+    Passage,
+    documents_of_questions,
+    load_corpus,
+)
+from inference.runs.log import EvaluationLogError
+from models.files.backbone import BackboneNotFoundError
+from models.files.checkpoint import CheckpointError
+from models.files.sentence_encoder import EncoderNotFoundError
+from models.formats.fields import RecordError
+
+# Under the same name there and here; an endpoint's address and key are the environment's, its
+# retries the defaults.
+ELSEWHERE = ("kind", "base_url", "api_key", "max_retries", "timeout")
+OPTIONS = [field.name for field in fields(EngineOptions) if field.name not in ELSEWHERE]
+DTYPES = ("bfloat16", "float16", "float32", "auto")
+
+
+class OptionsError(ValueError):
+    """Options that do not go together; the message says which and what to do."""
+
+
+USER_ERRORS = (
+    BackboneNotFoundError,
+    CacheError,
+    CacheFolderError,
+    CheckpointError,
+    DuplicateDocumentError,
+    EmptyCorpusError,
+    EncoderNotFoundError,
+    EngineError,
+    EvaluationLogError,
+    ExportError,
+    HierarchyError,
+    IndexMismatchError,
+    KnowledgeBaseError,
+    OptionsError,
+    OSError,
+    PropositionIndexError,
+    RecordError,
+    ShardError,
+)
+
+
+def positive_int(text: str) -> int:
+    """An argparse type for a number of 1 or more."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number of 1 or more")
+    return number
+
+
+def configure_logging() -> None:
+    """Warnings of libraries and information of this project on standard error."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    for ours in ("inference", "models"):
+        logging.getLogger(ours).setLevel(logging.INFO)
+
+
+def command(main: Callable[[], None]) -> Callable[[], None]:
+    """Decorator of a command's main: a wrong input ends it with one line on standard error.
+
+    SIGTERM ends it as an exit does (status 143), so that an engine's processes end with it.
+    """
+    reported = one_line_errors(*USER_ERRORS)(main)
+
+    @functools.wraps(main)
+    def run() -> None:
+        if threading.current_thread() is not threading.main_thread():
+            reported()
+            return
+        earlier = signal.signal(signal.SIGTERM, _exit)
+        try:
+            reported()
+        finally:
+            signal.signal(signal.SIGTERM, earlier)
+
+    return run
+
+
+def _exit(signal_number: int, _frame: object) -> None:
+    sys.exit(128 + signal_number)
+
+
+def add_engine_arguments(parser: ArgumentParser) -> None:
+    """Options of `EngineOptions` with its defaults; what a key is comes from the environment."""
+    group = parser.add_argument_group("engine")
+    add = group.add_argument
+    add(
+        "--engine",
+        choices=ENGINE_KINDS,
+        help="what runs the models: auto is vLLM where it is installed, transformers otherwise "
+        "(default: %(default)s)",
+    )
+    add("--dtype", choices=DTYPES, help="of the backbone's weights (default: %(default)s)")
+    add(
+        "--max-batch-size",
+        type=positive_int,
+        help="requests that the engine runs at once (default: %(default)s)",
+    )
+    add(
+        "--merge-adapters",
+        action=BooleanOptionalAction,
+        help="transformers: serve each adapter merged into a copy of the backbone (default: yes)",
+    )
+    add(
+        "--gpu-memory-utilization",
+        type=float,
+        help="vLLM: share of the GPU's memory that it may use (default: %(default)s)",
+    )
+    add(
+        "--tensor-parallel-size",
+        type=positive_int,
+        help="vLLM: GPUs that share one model (default: %(default)s)",
+    )
+    add(
+        "--max-model-len",
+        type=positive_int,
+        help="vLLM: most tokens of prompt and output (default: the backbone's context)",
+    )
+    add(
+        "--compile",
+        action=BooleanOptionalAction,
+        help="vLLM: compile the model, a minute at the start (default: on a GPU)",
+    )
+    add(
+        "--constrain",
+        action="store_true",
+        help="hold plans, triples and condition triplets to their grammars",
+    )
+    defaults = {name: getattr(EngineOptions, name) for name in OPTIONS}
+    parser.set_defaults(engine=EngineOptions.kind, **defaults)
+
+
+def engine_options_from(arguments: Namespace) -> EngineOptions:
+    """The engine's options out of a parsed command line."""
+    given = {name: getattr(arguments, name) for name in OPTIONS}
+    return EngineOptions(kind=arguments.engine, **given)
+
+
+def add_corpus_arguments(parser: ArgumentParser, required: bool = True) -> None:
+    """`--corpus` and what narrows it down; `documents_from` reads them.
+
+    required: False where a command has something to do without new documents.
+    """
+    add = parser.add_argument
+    without = "" if required else "; none: only delete or count"
+    add("--corpus", required=required, type=Path, help="JSON Lines of {id, title, text}" + without)
+    add("--limit", type=positive_int, help="only the first so many documents")
+    add("--questions", type=Path, help="only documents in the contexts of these questions")
+    add("--question-limit", type=positive_int, help="of the first so many of them")
+
+
+def add_searched_corpus(parser: ArgumentParser) -> None:
+    """`--corpus` and `--question-documents` of an evaluation's command."""
+    add = parser.add_argument
+    add("--corpus", type=Path, help="JSON Lines of {id, title, text}, for loops that search")
+    add(
+        "--question-documents",
+        action="store_true",
+        help="search only the documents in the contexts of the data set's questions",
+    )
+
+
+def documents_from(arguments: Namespace) -> list[Passage]:
+    """The documents that a parsed command line names; none without `--corpus`.
+
+    Raises OSError, RecordError, EmptyCorpusError.
+    """
+    if arguments.corpus is None:
+        return []
+    corpus = load_corpus(arguments.corpus)
+    if arguments.questions:
+        corpus = documents_of_questions(corpus, arguments.questions, arguments.question_limit)
+    return corpus[: arguments.limit]

@@ -1,0 +1,147 @@
+"""Checkpoint folders as what loops need of them: requests made as in training."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from inference.engines.contract import Request, Sampling
+from inference.indexes.extraction import RequestMaker
+from inference.loops.model import InputMaker, ReaderInput, chat_request
+from inference.retrieval.passages import Passage
+from models.condition_extractor import ConditionExtractorConfig
+from models.files.backbone import load_tokenizer
+from models.files.checkpoint import component_fingerprint, read_component_config
+from models.formats.planning import History
+from models.formats.prompts import passage_text, triples_prompt
+from models.formats.records import HelperTask, Task
+from models.graph_llm import GraphLLMConfig
+from models.helper import InstructionTunedConfig, read_helper_config
+from models.processors.passages import ConditionProcessor, PassageProcessor, TextToTriplesProcessor
+from models.text_to_triples import TextToTriplesConfig
+
+RAS_ADAPTER = "ras"
+T2T_ADAPTER = "t2t"
+EXTRACTOR_ADAPTER = "tri_rag"
+MAX_PROMPTED_TRIPLES_TOKENS = 512
+SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
+DEFAULT_CHECKPOINTS = {
+    RAS_ADAPTER: SHIPPED / "ras_smollm2",
+    T2T_ADAPTER: SHIPPED / "t2t_smollm2",
+    EXTRACTOR_ADAPTER: SHIPPED / "tri_rag_smollm2",
+}
+
+
+@dataclass(frozen=True)
+class Component:
+    """One checkpoint folder: its configuration and a fingerprint of its files."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    fingerprint: str
+
+    @classmethod
+    def open(cls, folder: str | Path, kind: str | None = None) -> "Component":
+        """Read a folder of `kind` (ras, t2t, tri_rag, helper; None: any).
+
+        Raises CheckpointError with the reason.
+        """
+        folder = Path(folder)
+        return cls(folder, read_component_config(folder, kind), component_fingerprint(folder))
+
+    @property
+    def backbone(self) -> str:
+        """Name of the backbone that the component was trained on."""
+        return str(self.config["backbone"])
+
+
+def open_helper(folder: Path, task: HelperTask) -> Component:
+    """Read the folder of a helper that was trained for `task`.
+
+    Raises CheckpointError where it is none, or was trained for another task.
+    """
+    read_helper_config(folder, task)
+    return Component.open(folder)
+
+
+def triples_requests(component: Component) -> RequestMaker:
+    """Requests to a text-to-triples component, with the prompt of its training."""
+    settings = TextToTriplesConfig.from_dict(component.config)
+    processor = TextToTriplesProcessor(
+        _tokenizer(component),
+        settings.max_source_tokens,
+        settings.max_target_tokens,
+        bool(component.config["is_encoder_decoder"]),
+    )
+    return _passage_requests(processor, T2T_ADAPTER)
+
+
+def prompted_triples_request(passage: Passage) -> Request:
+    """A request for a passage's triples to a model that was not trained for it (RAS Fig. 19)."""
+    prompt = triples_prompt(passage_text(passage.title, passage.text), few_shot=True)
+    return chat_request(prompt, MAX_PROMPTED_TRIPLES_TOKENS)
+
+
+def conditions_requests(component: Component) -> RequestMaker:
+    """Requests to a condition extractor, with the prompt of its training."""
+    settings = ConditionExtractorConfig.from_dict(component.config)
+    processor = ConditionProcessor(_tokenizer(component), settings)
+    return _passage_requests(processor, EXTRACTOR_ADAPTER)
+
+
+def helper_requests(component: Component) -> Callable[[str], Request]:
+    """Requests to a helper, for prompts as its format in models/formats/ makes them.
+
+    The adapter's name is the helper's task, under which an engine is to serve it.
+    """
+    settings = InstructionTunedConfig.from_dict(component.config)
+    processor = settings.processor(_tokenizer(component))
+    sampling = Sampling(max_new_tokens=settings.max_output_tokens)
+
+    def make_request(prompt: str) -> Request:
+        input_ids = tuple(processor.encode_prompt(prompt).input_ids)
+        return Request(input_ids=input_ids, adapter=settings.task, sampling=sampling)
+
+    return make_request
+
+
+def _passage_requests(processor: PassageProcessor[Any], adapter: str) -> RequestMaker:
+    sampling = Sampling(max_new_tokens=processor.max_target_tokens)
+
+    def make_request(passage: Passage) -> Request:
+        prompt = processor.encode_prompt(passage_text(passage.title, passage.text))
+        return Request(input_ids=tuple(prompt.input_ids), adapter=adapter, sampling=sampling)
+
+    return make_request
+
+
+def _tokenizer(component: Component) -> PreTrainedTokenizerBase:
+    return load_tokenizer(component.backbone, component.config["backbone_revision"])
+
+
+def reader_inputs(component: Component, derive_comparisons: bool | None = None) -> InputMaker:
+    """Requests to a RAS component: ids and graphs from the processor of its training.
+
+    derive_comparisons: whether triples that compare what was found join a prompt
+    (`models/facts/comparisons.py`); None: as in the component's training.
+    """
+    settings = GraphLLMConfig.from_dict(component.config)
+    if derive_comparisons is not None:
+        settings = replace(settings, compare_dates=derive_comparisons)
+    has_graph = settings.graph is not None
+    processor = settings.processor(_tokenizer(component))
+
+    def make_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
+        prompt = processor.encode_prompt(task, history)
+        request = Request(
+            input_ids=tuple(prompt.input_ids),
+            adapter=RAS_ADAPTER,
+            subgraphs=tuple(prompt.subgraphs) if has_graph else None,
+            sampling=sampling,
+        )
+        too_long = len(prompt.input_ids) > processor.max_input_tokens
+        return ReaderInput(request, prompt.cut_triples, prompt.cut_steps, too_long)
+
+    return make_input

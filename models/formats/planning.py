@@ -1,0 +1,136 @@
+"""A planner's history of subqueries with their triples, and its output (RAS §3.3)."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from models.formats.triples import Triple, format_triple, parse_triples
+
+_SUBQUERY = "[SUBQ] "
+_NO_RETRIEVAL = "[NO_RETRIEVAL]"
+_GRAPH = "Retrieved Graph Information: "
+_QUESTION = "Question: "
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True)
+class HistoryStep:
+    """One round of retrieval: what was asked and the triples that came back."""
+
+    subquery: str
+    triples: tuple[Triple, ...] = ()
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known so far about a question; `no_retrieval` marks a direct answer."""
+
+    question: str
+    steps: tuple[HistoryStep, ...] = ()
+    no_retrieval: bool = False
+
+
+@dataclass(frozen=True)
+class ParsedHistory:
+    """A history read from text, and how many lines or triples were not well formed."""
+
+    history: History
+    malformed: int
+
+
+def one_line(text: str) -> str:
+    """Fold white space, line breaks too, so that the text stays on its line."""
+    return _SPACE.sub(" ", text).strip()
+
+
+def _format_step(step: HistoryStep) -> str:
+    quoted = ", ".join(f"'{format_triple(triple)}'" for triple in step.triples)
+    return f"{_SUBQUERY}{one_line(step.subquery)}\n{_GRAPH}[{quoted}]"
+
+
+def format_history(history: History) -> str:
+    """Write a history: a `[SUBQ]` line and a graph line a step, then the question.
+
+    `[NO_RETRIEVAL]` stands in front of the question when nothing was retrieved (RAS Fig. 12).
+    """
+    lines = [_format_step(step) for step in history.steps]
+    if history.no_retrieval:
+        lines.append(_NO_RETRIEVAL)
+    return "\n".join([*lines, f"{_QUESTION}{one_line(history.question)}"])
+
+
+def parse_history(text: str) -> ParsedHistory:
+    """Read what `format_history` wrote; never raises, counts lines that do not belong."""
+    steps: list[HistoryStep] = []
+    question, no_retrieval, malformed = "", False, 0
+    for line in text.split("\n"):
+        if line.startswith(_QUESTION):
+            question = line[len(_QUESTION) :]
+        elif line.startswith(_SUBQUERY):
+            steps.append(HistoryStep(line[len(_SUBQUERY) :]))
+        elif line.startswith(_GRAPH) and steps and not steps[-1].triples:
+            parsed = parse_triples(line[len(_GRAPH) :])
+            steps[-1] = HistoryStep(steps[-1].subquery, tuple(parsed.triples))
+            malformed += parsed.malformed
+        elif line.strip() == _NO_RETRIEVAL:
+            no_retrieval = True
+        elif line.strip():
+            malformed += 1
+    return ParsedHistory(History(question, tuple(steps), no_retrieval), malformed)
+
+
+class PlanAction(StrEnum):
+    """What the planner decided; the value is the tag in the text."""
+
+    SUBQ = "[SUBQ]"
+    SUFFICIENT = "[SUFFICIENT]"
+    NO_RETRIEVAL = "[NO_RETRIEVAL]"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One decision; `subquery` is set for `SUBQ` alone."""
+
+    action: PlanAction
+    subquery: str = ""
+
+
+@dataclass(frozen=True)
+class ParsedPlan:
+    """The plan that a text held, or None; `malformed` counts what was not a plan."""
+
+    plan: Plan | None
+    malformed: int
+
+
+_TAG = re.compile(r"\[\s*(SUBQ|SUFFICIENT|NO[_ ]RETRIEVAL)\s*\]")
+
+
+def strip_tags(text: str) -> str:
+    """Remove every plan tag and fold white space, so that no tag reaches a retriever."""
+    return _SPACE.sub(" ", _TAG.sub(" ", text)).strip()
+
+
+def format_plan(plan: Plan) -> str:
+    """Write a plan. Raises ValueError when a subquery is missing or does not belong."""
+    subquery = strip_tags(plan.subquery)
+    if (plan.action is PlanAction.SUBQ) != bool(subquery):
+        raise ValueError(f"{plan.action} with subquery {plan.subquery!r}: only [SUBQ] takes one")
+    return f"{plan.action} {subquery}".strip()
+
+
+def parse_plan(text: str) -> ParsedPlan:
+    """Read the first plan of a model's text; never raises.
+
+    A tag counts only with its brackets, so that the word "insufficient" decides nothing. A
+    subquery ends at its line's end or at the next tag.
+    """
+    match = _TAG.search(text)
+    if match is None:
+        return ParsedPlan(None, 1)
+    action = PlanAction(f"[{match[1].replace(' ', '_')}]")
+    if action is not PlanAction.SUBQ:
+        return ParsedPlan(Plan(action), 0)
+    lines = _TAG.split(text[match.end() :], maxsplit=1)[0].strip().splitlines()
+    subquery = strip_tags(lines[0]) if lines else ""
+    return ParsedPlan(Plan(action, subquery), 0) if subquery else ParsedPlan(None, 1)

@@ -1,0 +1,205 @@
+"""Causal attention for a CPU: in training, and of one new token over a cache."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn import functional as F
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+GROUPED_SDPA = "grouped_sdpa"
+NAME = "cpu_training"
+QUERY_BLOCK = 128
+
+
+def grouped_sdpa(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attention as transformers calls it; its own `sdpa` for more than one query position.
+
+    query: [B, H, 1, D]; key and value: [B, G, T, D]; attention_mask: [B, 1, 1, T] or None.
+    Returns [B, 1, H, D].
+    """
+    batch, heads, length, width = query.shape
+    key_heads = key.shape[1]
+    applies = (
+        length == 1
+        and heads > key_heads
+        and dropout == 0.0
+        and (attention_mask is None or attention_mask.shape[1] == 1)
+        and all(options.get(name) is None for name in ("position_bias", "cache"))
+    )
+    if not applies:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
+        )
+    grouped = query.reshape(batch, key_heads, heads // key_heads, width)
+    output = F.scaled_dot_product_attention(
+        grouped, key, value, attn_mask=attention_mask, scale=scaling
+    )
+    return output.reshape(batch, 1, heads, value.shape[-1]), None
+
+
+def use_grouped_attention(model: PreTrainedModel) -> None:
+    """Let a causal language model that runs with `sdpa` decode with `grouped_sdpa`."""
+    replace_sdpa(model, GROUPED_SDPA, grouped_sdpa)
+
+
+def replace_sdpa(
+    model: PreTrainedModel, name: str, attention: Callable[..., tuple[Tensor, None]]
+) -> None:
+    """Let a causal language model run with `attention`, registered as `name`, with sdpa's masks.
+
+    Encoder-decoders, and models that do not use `sdpa`, stay as they are.
+    """
+    implementation = getattr(model.config, "_attn_implementation", None)
+    if implementation == "sdpa" and not model.config.is_encoder_decoder:
+        set_attention(model, name, attention)
+
+
+def set_attention(
+    model: PreTrainedModel, name: str, attention: Callable[..., tuple[Tensor, None]]
+) -> None:
+    """Run a model with `attention`, registered as `name`, under masks as sdpa has them."""
+    AttentionInterface.register(name, attention)
+    AttentionMaskInterface.register(name, sdpa_mask)
+    model.set_attn_implementation(name)
+
+
+class CausalAttention(torch.autograd.Function):
+    """Causal attention of queries [B, H, Q, D] over keys and values [B, G, K, D], K at least Q.
+
+    H is a multiple of G; key head i serves H / G query heads in a row, as in transformers. The
+    last query sees all keys, and each one before it one key less.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """Attention output [B, H, Q, D]."""
+        ctx.save_for_backward(query, key, value)
+        ctx.scale = scale
+        groups = query.shape[1] // key.shape[1]
+        square = query.shape[2] == key.shape[2]
+        return F.scaled_dot_product_attention(
+            query,
+            key.repeat_interleave(groups, dim=1),
+            value.repeat_interleave(groups, dim=1),
+            attn_mask=None if square else causal_mask(query, key),
+            is_causal=square,
+            scale=scale,
+        )
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:  # type: ignore[override]
+        """Gradients of query, key and value."""
+        query, key, value = ctx.saved_tensors
+        batch, heads, length, width = query.shape
+        rows, groups = batch * key.shape[1], heads // key.shape[1]
+        earlier = key.shape[2] - length
+        queries = (query * ctx.scale).reshape(rows, groups, length, width)
+        grads = grad.reshape(rows, groups, length, width)
+        keys, values = (tensor.reshape(rows, -1, width) for tensor in (key, value))
+        grad_query = torch.empty_like(queries)
+        grad_key = torch.zeros(keys.shape, dtype=torch.float32)
+        grad_value = torch.zeros(values.shape, dtype=torch.float32)
+        for start in range(0, length, QUERY_BLOCK):
+            end = min(start + QUERY_BLOCK, length)
+            block = (rows, groups * (end - start), width)
+            query_block = queries[:, :, start:end].reshape(block)
+            grad_block = grads[:, :, start:end].reshape(block)
+            seen = earlier + end
+            weights = _weights(query_block, keys[:, :seen], end - start)
+            grad_weights = grad_block @ values[:, :seen].transpose(1, 2)
+            # PyTorch's own derivative of the softmax, one pass over the block.
+            grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, query.dtype)
+            grad_query[:, :, start:end] = (grad_scores @ keys[:, :seen]).reshape(
+                rows, groups, end - start, width
+            )
+            grad_key[:, :seen] += grad_scores.transpose(1, 2) @ query_block
+            grad_value[:, :seen] += weights.transpose(1, 2) @ grad_block
+        return (
+            grad_query.reshape(query.shape).mul_(ctx.scale),
+            grad_key.reshape(key.shape).to(key.dtype),
+            grad_value.reshape(value.shape).to(value.dtype),
+            None,
+        )
+
+
+def causal_mask(query: Tensor, key: Tensor) -> Tensor:
+    """Which keys each query sees, boolean [Q, K]: the last query all, each before it one less."""
+    length, keys = query.shape[2], key.shape[2]
+    return torch.ones(length, keys, dtype=torch.bool, device=query.device).tril(keys - length)
+
+
+def _weights(query_block: Tensor, keys: Tensor, size: int) -> Tensor:
+    """Attention weights [rows, queries, keys] of the last `size` positions of `keys`."""
+    scores = query_block @ keys.transpose(1, 2)
+    future = torch.ones(size, size, dtype=torch.bool).triu(1)
+    by_group = scores.view(scores.shape[0], -1, size, keys.shape[1])
+    by_group[..., -size:].masked_fill_(future, float("-inf"))
+    return scores.softmax(dim=-1)
+
+
+def cpu_training_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attention as transformers calls it; `grouped_sdpa` where `CausalAttention` does not apply."""
+    if not trains_on_cpu(module, query, key, value, attention_mask, dropout, options):
+        return grouped_sdpa(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
+        )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return CausalAttention.apply(query, key, value, scale).transpose(1, 2).contiguous(), None
+
+
+def trains_on_cpu(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float,
+    options: Mapping[str, Any],
+) -> bool:
+    """Whether `CausalAttention` computes this and is the faster way: a bfloat16 step on a CPU."""
+    return (
+        attention_mask is None
+        and dropout == 0.0
+        and torch.is_grad_enabled()
+        and any(tensor.requires_grad for tensor in (query, key, value))
+        and query.device.type == "cpu"
+        # A tensor without data stands for one on any device.
+        and not isinstance(query, FakeTensor)
+        and query.dtype == torch.bfloat16
+        and 1 < query.shape[2] <= key.shape[2]
+        and key.shape == value.shape
+        and getattr(module, "is_causal", True)
+        and all(options.get(name) is None for name in ("is_causal", "position_bias", "cache"))
+    )
+
+
+def use_cpu_training_attention(model: PreTrainedModel) -> None:
+    """Let a causal language model in bfloat16 on a CPU train with `CausalAttention`.
+
+    Other models, and those that do not use `sdpa`, stay as they are.
+    """
+    if model.device.type == "cpu" and model.dtype == torch.bfloat16:
+        replace_sdpa(model, NAME, cpu_training_attention)

@@ -1,0 +1,219 @@
+"""Samples read, encoded once ahead of the training, counted, and padded to batches."""
+
+import hashlib
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import Dataset
+from tqdm import tqdm
+
+from models.formats.records import Record, RecordError, read_records
+from models.parts.graph import EncodedGraphs, collate_graphs
+from models.parts.loss import IGNORE_INDEX
+from models.processors.passages import LabelCutError
+from training.saving.errors import CutLabelsError, EmptyDataError
+
+FILLING_ID = "(filling)"
+logger = logging.getLogger(__name__)
+RecordT = TypeVar("RecordT", bound=Record)
+# What a sample is made from: a record, or what several records were joined to.
+SourceT = TypeVar("SourceT")
+Batch = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSample:
+    """One sample as ids.
+
+    Attributes:
+        sample_id: the record's id, for error messages.
+        input_ids: [T]; causal: prompt and label, encoder-decoder: the source.
+        labels_start: where the label begins in `input_ids` (causal).
+        label_ids: the target of an encoder-decoder model, otherwise None.
+        graphs: the sample's sub-graphs, otherwise None.
+    """
+
+    sample_id: str
+    input_ids: npt.NDArray[np.int32]
+    labels_start: int
+    label_ids: npt.NDArray[np.int32] | None = None
+    graphs: EncodedGraphs | None = None
+
+    @property
+    def length(self) -> int:
+        """Tokens that the model works through."""
+        return len(self.input_ids) + (0 if self.label_ids is None else len(self.label_ids))
+
+    @property
+    def label_length(self) -> int:
+        """Tokens that count in the loss."""
+        if self.label_ids is not None:
+            return len(self.label_ids)
+        return len(self.input_ids) - self.labels_start
+
+
+@dataclass(frozen=True)
+class SampleSet(Dataset[TrainingSample], Generic[SourceT]):
+    """Encoded samples beside the records that they were made from, and what was left out."""
+
+    records: list[SourceT]
+    samples: list[TrainingSample]
+    cut_label_ids: list[str]
+    bad_records: int = 0
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> TrainingSample:
+        """The sample; for the index after the last, one without a label, to fill up a batch."""
+        return self.filling if index == len(self.samples) else self.samples[index]
+
+    @cached_property
+    def filling(self) -> TrainingSample:
+        """The shortest sample without its label: it adds nothing to loss and gradient."""
+        shortest = min(self.samples, key=lambda sample: sample.length)
+        if shortest.label_ids is None:
+            return replace(shortest, sample_id=FILLING_ID, labels_start=len(shortest.input_ids))
+        ignored = np.full(1, IGNORE_INDEX, dtype=np.int32)
+        return replace(shortest, sample_id=FILLING_ID, label_ids=ignored)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each sample."""
+        return [sample.length for sample in self.samples]
+
+    @property
+    def label_tokens(self) -> int:
+        """Tokens that count in the loss, over all samples."""
+        return sum(sample.label_length for sample in self.samples)
+
+
+def read_samples(
+    path: str, record_type: type[RecordT], limit: int, seed: int, skip_bad: bool
+) -> tuple[list[RecordT], int]:
+    """Read a JSON Lines file and keep `limit` records (0: all), chosen by `seed`.
+
+    Returns:
+        The records and how many broken ones were skipped.
+
+    Raises:
+        RecordError: a record breaks its contract and `skip_bad` is false.
+        FileNotFoundError: no such file.
+        ValueError: the file holds no record.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: no such file of samples")
+    errors: list[RecordError] = []
+    records = list(read_records(path, record_type, errors.append if skip_bad else None))
+    for error in errors[:5]:
+        logger.warning("skipped: %s", error)
+    if not records:
+        raise EmptyDataError(f"{path}: holds no sample ({len(errors)} broken ones skipped)")
+    if 0 < limit < len(records):
+        records = random.Random(seed).sample(records, limit)
+    return records, len(errors)
+
+
+def encode_samples(
+    records: Sequence[SourceT],
+    encode: Callable[[SourceT], Any],
+    skip_cut_labels: bool,
+    show_progress: bool = False,
+) -> tuple[list[SourceT], list[Any], list[str]]:
+    """Encode every record once.
+
+    Returns:
+        The records kept, what `encode` made of them, and the ids of those left out.
+
+    Raises:
+        CutLabelsError: labels do not fit and `skip_cut_labels` is false; lists the sample ids.
+    """
+    kept: list[SourceT] = []
+    encoded: list[Any] = []
+    cut: list[str] = []
+    for record in tqdm(records, desc="encoding", unit=" samples", disable=not show_progress):
+        try:
+            encoded.append(encode(record))
+            kept.append(record)
+        except LabelCutError as error:
+            cut.append(error.sample_id)
+    if cut and (not skip_cut_labels or not kept):
+        raise CutLabelsError(cut)
+    return kept, encoded, cut
+
+
+def choose(count: int, limit: int, seed: int) -> list[int]:
+    """At most `limit` of `count` positions, ascending, the same ones for the same seed."""
+    return sorted(random.Random(seed).sample(range(count), min(count, limit)))
+
+
+def data_hash(data: SampleSet[Any]) -> str:
+    """A short hash of the samples' ids and tokens, in their order."""
+    digest = hashlib.sha256()
+    for sample in data.samples:
+        digest.update(f"{sample.sample_id}\n{sample.labels_start}\n".encode())
+        digest.update(sample.input_ids.tobytes())
+        if sample.label_ids is not None:
+            digest.update(sample.label_ids.tobytes())
+    return digest.hexdigest()[:16]
+
+
+class Collator:
+    """Pads samples on the right and masks everything but the label.
+
+    Args:
+        pad_token_id: fills `input_ids` after the end.
+        graph_features: [texts, d] table that the samples' graphs point into; None: no graphs.
+    """
+
+    def __init__(
+        self, pad_token_id: int, graph_features: npt.NDArray[np.floating] | None = None
+    ) -> None:
+        self.pad_token_id = pad_token_id
+        self.graph_features = graph_features
+
+    def __call__(self, samples: Sequence[TrainingSample]) -> Batch:
+        """Batch with `input_ids`, `attention_mask`, `labels` [B, T], `sample_ids` and `graph`."""
+        input_ids, mask = pad_right([s.input_ids for s in samples], self.pad_token_id)
+        batch: Batch = {
+            "sample_ids": [sample.sample_id for sample in samples],
+            "input_ids": torch.from_numpy(input_ids),
+            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+            "labels": torch.from_numpy(_labels(samples, input_ids, mask)),
+        }
+        if self.graph_features is not None:
+            graphs: list[EncodedGraphs] = [s.graphs for s in samples if s.graphs is not None]
+            batch["graph"] = collate_graphs(graphs, self.graph_features)
+        return batch
+
+
+def pad_right(
+    rows: Sequence[npt.NDArray[np.integer]], value: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Stack rows of different lengths; the mask is true where a row has a token."""
+    lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    padded = np.full(mask.shape, value, dtype=np.int64)
+    padded[mask] = np.concatenate(rows)
+    return padded, mask
+
+
+def _labels(
+    samples: Sequence[TrainingSample],
+    input_ids: npt.NDArray[np.int64],
+    mask: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.int64]:
+    targets = [sample.label_ids for sample in samples if sample.label_ids is not None]
+    if targets:
+        return pad_right(targets, IGNORE_INDEX)[0]
+    starts = np.fromiter((s.labels_start for s in samples), dtype=np.int64, count=len(samples))
+    is_label = mask & (np.arange(input_ids.shape[1]) >= starts[:, None])
+    return np.where(is_label, input_ids, IGNORE_INDEX)
