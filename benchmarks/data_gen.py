@@ -19,10 +19,10 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
-from benchmarks.harness.data_stages import KINDS, STAGES, prepare
+from benchmarks.workers.data_stages import KINDS, STAGES, prepare
 from common.tables import emit_json, print_table
 
-_STAGES = Path(__file__).resolve().parent / "data_runs" / "stages.py"
+_STAGES = Path(__file__).resolve().parent / "workers" / "data_stages.py"
 _NEEDS = {
     "check": ("label",),
     "write": ("label",),

@@ -19,10 +19,10 @@ from tqdm import tqdm
 
 from benchmarks.harness.figures import GIB
 from benchmarks.harness.processes import PartResult, PartRunner, available_threads
-from benchmarks.harness.prompt_contestants import CONTESTANTS, PromptSettings
+from benchmarks.workers.prompt_contestants import CONTESTANTS, PromptSettings
 from common.tables import emit_json, print_table
 
-WORKER = "benchmarks.harness.prompt_worker"
+WORKER = "benchmarks.workers.prompt"
 TOLERANCE = 1e-4
 RATIOS = {
     "ratio_vs_literal": ("literal", "ours"),

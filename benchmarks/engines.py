@@ -16,14 +16,14 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
-from benchmarks.harness.engine_worker import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
 from benchmarks.harness.figures import GIB
 from benchmarks.harness.processes import PartResult, PartRunner, available_threads
+from benchmarks.workers.engine import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.opening.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 
-WORKER = "benchmarks.harness.engine_worker"
+WORKER = "benchmarks.workers.engine"
 COLUMNS = ("engine", "at once", "output tokens/s", "documents/s", "triples/s", "parseable", "cut")
 
 

@@ -30,7 +30,7 @@ from models.parts.graph import graph_texts
 from models.parts.graph_encoder import GraphEncoderConfig
 from training.loop.sampler import LengthGroupedSampler
 from training.recipe.samples import Collator, TrainingSample, choose
-from training.recipe.validation import validation_loss
+from training.run.validation import validation_loss
 from training.train_ras import to_samples
 
 HEADS = 4

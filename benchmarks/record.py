@@ -30,6 +30,7 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 from common import provenance as source
 from common.commands import one_line_errors
+from common.errors import UserError
 from common.files import atomic_directory
 from evaluation.runs import PREDICTIONS_FILE, RESULTS_FILE, TRACES_FILE, read_run
 from models.files.checkpoint import component_fingerprint
@@ -44,7 +45,7 @@ KEPT = ("id", "type", "question", "answers", "answer", "em", "f1", "recall", "st
 _SEED = re.compile(r"(?:^|\s)(?:--seed[ =]|train\.seed=)(\d+)")
 
 
-class RecordingError(ValueError):
+class RecordingError(UserError, ValueError):
     """A measurement that cannot be kept; the message says why and what to do."""
 
 

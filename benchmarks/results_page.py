@@ -22,6 +22,7 @@ import jinja2
 
 from benchmarks.record import RESULTS, ROOT, RUN_FILE
 from common.commands import one_line_errors
+from common.errors import UserError
 from common.tables import print_table
 from evaluation.compare import compare_runs
 from evaluation.runs import RESULTS_FILE, STAGES, Run, read_run
@@ -43,7 +44,7 @@ LEVEL = 0.05
 _SAME = 1e-9
 
 
-class PageError(ValueError):
+class PageError(UserError, ValueError):
     """Files that no page can be made of; the message says which."""
 
 

@@ -26,9 +26,9 @@ from common.tables import emit_json, print_table
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
 from training.loop.schedule import Clock
 from training.loop.trainer import ComponentTrainer
-from training.recipe.arguments import training_arguments
 from training.recipe.samples import Collator, SampleSet, TrainingSample
 from training.recipe.settings import T2TSettings, load_config
+from training.run.arguments import training_arguments
 
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "t2t_smollm2.yaml"
 REQUIRED = ("output_dir=none", "data.train=none")

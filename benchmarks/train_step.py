@@ -27,6 +27,7 @@ from benchmarks.harness.figures import (
 )
 from benchmarks.harness.processes import PartResult, PartRunner, available_threads
 from benchmarks.harness.settings import CONTESTANTS, LengthDistribution, StepSettings
+from common.errors import UserError
 from common.tables import emit_json, print_table
 
 COLUMNS = ("step", "weights", "batches", "samples/s", "min", "max", "median s", "peak GiB",
@@ -34,7 +35,7 @@ COLUMNS = ("step", "weights", "batches", "samples/s", "min", "max", "median s", 
 COMPARED = ("ours over the peer's", "ratio", "min", "max", "batches and weights")
 
 
-class ComparisonError(RuntimeError):
+class ComparisonError(UserError, RuntimeError):
     """The comparison cannot be made: samples could not be prepared, or parity does not hold."""
 
 

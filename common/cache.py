@@ -8,12 +8,13 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from models.files.checkpoint import is_disk_full
+from common.errors import UserError
+from common.files import is_disk_full
 
 CACHE_VARIABLE = "TRIVIUM_CACHE"
 
 
-class CacheFolderError(RuntimeError):
+class CacheFolderError(UserError, RuntimeError):
     """The cache folder cannot be used; the message names it and the remedy."""
 
 

@@ -5,20 +5,25 @@ import sys
 from collections.abc import Callable
 from typing import ParamSpec
 
+from common.errors import UserError
+
 P = ParamSpec("P")
 
 
 def one_line_errors(
     *error_types: type[Exception],
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Decorator of a command's main: these errors become one line in place of a traceback."""
+    """Decorator of a command's main: errors of people become one line in place of a traceback.
+
+    error_types: beside UserError and OSError.
+    """
 
     def decorate(main: Callable[P, None]) -> Callable[P, None]:
         @functools.wraps(main)
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
             try:
                 main(*args, **kwargs)
-            except error_types as error:
+            except (UserError, OSError, *error_types) as error:
                 sys.exit(f"error: {error_line(error)}")
 
         return run

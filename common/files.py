@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from models.formats.fields import RecordError
+from common.errors import RecordError
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -149,3 +151,11 @@ def _drop_torn_line(path: Path) -> None:
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             handle.truncate(whole)
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Return whether an error of the system or of safetensors means that a disk is full."""
+    # Safetensors wraps the system's error in one of its own and keeps only the text.
+    return getattr(error, "errno", None) in DISK_FULL or any(
+        f"os error {code}" in str(error) for code in DISK_FULL
+    )

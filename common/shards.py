@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from common.errors import UserError
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -39,7 +41,7 @@ def shard(text: str) -> Shard:
     return Shard(int(number), int(count))
 
 
-class ShardError(ValueError):
+class ShardError(UserError, ValueError):
     """A shard that cannot be put together with the others: which, what differs, the remedy."""
 
     def __init__(self, where: object, problem: str, remedy: str) -> None:

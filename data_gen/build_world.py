@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from common.files import atomic_directory, atomic_write
 from common.tables import emit_json, print_table
-from data_gen.build.splits import SPLITS, check_fractions, split_of
+from data_gen.sources.splits import SPLITS, check_fractions, split_of
 from data_gen.world.drafts import Library
 from data_gen.world.passages import write_passages
 from data_gen.world.population import build_population

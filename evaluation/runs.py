@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from common.errors import UserError
 from evaluation.answers import normalise_answer
 
 Stage = Literal["correct", "plan", "retrieval", "extraction", "answer"]
@@ -65,7 +66,7 @@ def count_stages(stages: Iterable[Stage]) -> dict[str, int]:
     return {stage: counts[stage] for stage in STAGES}
 
 
-class TraceError(ValueError):
+class TraceError(UserError, ValueError):
     """Runs that cannot be read or compared; the message says where and what to do."""
 
 

@@ -18,7 +18,6 @@ from tqdm import tqdm
 from common.files import atomic_write
 from common.tables import report_counts
 from inference.engines.contract import Engine
-from inference.engines.open_engine import build_engine
 from inference.indexes.cost import CostLog
 from inference.indexes.extraction import HELD, RequestMaker, chunks, held_to
 from inference.indexes.knowledge_base.store import (
@@ -44,6 +43,7 @@ from inference.opening.components import (
     Component,
     conditions_requests,
 )
+from inference.opening.engine import build_engine
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.grammars import conditions_regex

@@ -15,7 +15,6 @@ from typing import Any
 from tqdm import tqdm
 
 from common.tables import report_counts
-from inference.engines.open_engine import build_engine
 from inference.indexes.cost import CostLog
 from inference.indexes.extraction import TripleExtractor, chunks, passage_key
 from inference.indexes.knowledge_base.store import DuplicateDocumentError
@@ -30,6 +29,7 @@ from inference.opening.arguments import (
     engine_options_from,
 )
 from inference.opening.components import T2T_ADAPTER, Component
+from inference.opening.engine import build_engine
 from inference.opening.extractors import extractor_name, open_extractor
 from inference.opening.loop_options import LoopOptions, checkpoint_or_none
 from inference.retrieval.passages import Passage

@@ -15,6 +15,7 @@ from typing import Any
 
 from common.files import atomic_directory
 from common.tables import emit_json, print_table
+from inference.engines.prefix import write_prefix
 from inference.exports.models import ExportError, write_adapter, write_graph_encoder, write_merged
 from inference.exports.verify import (
     TARGETS,
@@ -27,7 +28,6 @@ from inference.exports.verify import (
 from inference.opening.arguments import command, configure_logging
 from inference.opening.components import Component
 from models.files.checkpoint import MANIFEST_FILE, package_versions, write_manifest
-from models.files.prefix import write_prefix
 
 logger = logging.getLogger(__name__)
 

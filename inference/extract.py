@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from common.tables import emit_json, print_table
 from evaluation.component_scores import score_triples
-from inference.engines.open_engine import build_engine
 from inference.indexes.extraction import TripleExtractor, chunks
 from inference.opening.arguments import (
     add_engine_arguments,
@@ -25,6 +24,7 @@ from inference.opening.arguments import (
     positive_int,
 )
 from inference.opening.components import T2T_ADAPTER, Component
+from inference.opening.engine import build_engine
 from inference.opening.extractors import open_extractor
 from inference.opening.loop_options import LoopOptions
 from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus

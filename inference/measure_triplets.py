@@ -15,7 +15,6 @@ from common.tables import emit_json, print_table
 from evaluation.conditions import is_intact, is_supported
 from evaluation.significance import bootstrap_interval
 from inference.engines.contract import Engine
-from inference.engines.open_engine import build_engine
 from inference.indexes.knowledge_base.store import LOG_FILE, KnowledgeBaseError, Output, OutputLog
 from inference.opening.arguments import (
     add_engine_arguments,
@@ -24,6 +23,7 @@ from inference.opening.arguments import (
     engine_options_from,
     positive_int,
 )
+from inference.opening.engine import build_engine
 from inference.runs.triplet_judge import Judged, alignment_prompt, faithfulness_prompt, judge
 from models.formats.conditions import ConditionTriplet, parse_conditions
 from models.formats.prompts import passage_text

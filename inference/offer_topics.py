@@ -17,6 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from common.errors import RecordError
 from common.tables import report_counts
 from inference.indexes.hierarchy.index import HierarchyIndex
 from inference.indexes.hierarchy.offers import (
@@ -30,7 +31,6 @@ from inference.indexes.hierarchy.store import HierarchyError
 from inference.opening.arguments import command, configure_logging, positive_int
 from inference.runs.evaluation import read_questions
 from models.files.sentence_encoder import load_sentence_encoder
-from models.formats.fields import RecordError
 from models.formats.records import QuestionRecord, write_records
 from models.formats.topics import OfferedChoice
 

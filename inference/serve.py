@@ -20,7 +20,6 @@ from typing import Any
 
 from common.tables import emit_json, print_table
 from inference.engines.component_loader import first_backbone
-from inference.engines.open_engine import build_engine
 from inference.opening.arguments import (
     add_engine_arguments,
     command,
@@ -28,6 +27,7 @@ from inference.opening.arguments import (
     engine_options_from,
 )
 from inference.opening.components import DEFAULT_CHECKPOINTS
+from inference.opening.engine import build_engine
 from inference.serving.middlewares import address_of, host_name
 from inference.serving.server import ModelServer, bound_socket, model_names, run_until_signal
 

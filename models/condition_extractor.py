@@ -9,10 +9,13 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import CausalLMOutput
 
-from models.component import (
+from models.files.backbone import backbone_id, load_backbone
+from models.files.checkpoint import check_backbone, read_component_config, write_component
+from models.kernels.cpu_lora import use_cpu_lora
+from models.parts.adapters import (
     ALL_LINEAR,
     add_lora,
     backbone_autocast,
@@ -23,9 +26,6 @@ from models.component import (
     save_adapter,
     trainable_bytes,
 )
-from models.files.backbone import backbone_id, load_backbone
-from models.files.checkpoint import check_backbone, read_component_config, write_component
-from models.kernels.cpu_lora import use_cpu_lora
 from models.parts.deep_prompt import (
     DeepPrompt,
     PromptStates,
@@ -35,6 +35,7 @@ from models.parts.deep_prompt import (
 )
 from models.parts.loss import decoder_body, unwrapped
 from models.parts.prefix_tuning import PrefixPrompt, load_prefix, save_prefix
+from models.processors.passages import ConditionProcessor
 
 COMPONENT = "tri_rag"
 SOFT_PROMPTS_FILE = "soft_prompts.safetensors"
@@ -82,6 +83,15 @@ class ConditionExtractorConfig:
         """Pick this dataclass's fields out of a component's config.json."""
         names = {item.name for item in fields(cls)}
         return cls(**{key: value for key, value in values.items() if key in names})
+
+    def processor(self, tokenizer: PreTrainedTokenizerBase) -> ConditionProcessor:
+        """Return the processor that makes this extractor's inputs."""
+        return ConditionProcessor(
+            tokenizer,
+            self.max_source_tokens,
+            self.max_target_tokens,
+            few_shot=self.adaptation == Adaptation.pretrained,
+        )
 
 
 class ConditionExtractor(nn.Module):

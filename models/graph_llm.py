@@ -12,7 +12,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import CausalLMOutput
 
-from models.component import (
+from models.files.backbone import backbone_id, load_backbone, load_tokenizer
+from models.files.checkpoint import check_backbone, read_component_config, write_component
+from models.kernels.cpu_attention import use_cpu_training_attention
+from models.kernels.cpu_lora import use_cpu_lora
+from models.parts.adapters import (
     add_lora,
     backbone_autocast,
     causal_loss,
@@ -23,10 +27,6 @@ from models.component import (
     save_adapter,
     trainable_bytes,
 )
-from models.files.backbone import backbone_id, load_backbone, load_tokenizer
-from models.files.checkpoint import check_backbone, read_component_config, write_component
-from models.kernels.cpu_attention import use_cpu_training_attention
-from models.kernels.cpu_lora import use_cpu_lora
 from models.parts.graph import GraphBatch
 from models.parts.graph_encoder import GraphEncoder, GraphEncoderConfig
 from models.processors.ras import RasProcessor

@@ -14,14 +14,7 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from models.component import (
-    ALL_LINEAR,
-    TunedModel,
-    add_lora,
-    load_adapter,
-    save_adapter,
-    trainable_bytes,
-)
+from models.component import TunedModel
 from models.files.backbone import backbone_id, load_backbone
 from models.files.checkpoint import (
     NotACheckpointError,
@@ -30,6 +23,7 @@ from models.files.checkpoint import (
     write_component,
 )
 from models.formats.records import HelperTask
+from models.parts.adapters import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
 from models.processors.passages import InstructionProcessor
 
 COMPONENT = "helper"

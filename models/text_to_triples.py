@@ -12,20 +12,15 @@ from typing import Any, cast
 
 from torch import FloatTensor, Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import CausalLMOutput
 
-from models.component import (
-    ALL_LINEAR,
-    TunedModel,
-    add_lora,
-    load_adapter,
-    save_adapter,
-    trainable_bytes,
-)
+from models.component import TunedModel
 from models.files.backbone import backbone_id, load_backbone, load_tokenizer
 from models.files.checkpoint import check_backbone, read_component_config, write_component
+from models.parts.adapters import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
 from models.parts.loss import IGNORE_INDEX
+from models.processors.passages import TextToTriplesProcessor
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +57,14 @@ class TextToTriplesConfig:
         """Pick this dataclass's fields out of a component's config.json."""
         names = {item.name for item in fields(cls)}
         return cls(**{key: value for key, value in values.items() if key in names})
+
+    def processor(
+        self, tokenizer: PreTrainedTokenizerBase, is_encoder_decoder: bool
+    ) -> TextToTriplesProcessor:
+        """Return the processor that makes this model's inputs; the form is the backbone's."""
+        return TextToTriplesProcessor(
+            tokenizer, self.max_source_tokens, self.max_target_tokens, is_encoder_decoder
+        )
 
 
 class TextToTriples(TunedModel):

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from common.errors import UserError
 from common.tables import emit_json, print_table
-from models.component import copy_adapter_config
 from models.files.checkpoint import (
     METRICS_FILE,
     CheckpointError,
@@ -25,11 +25,12 @@ from models.files.checkpoint import (
     read_component_config,
     write_component,
 )
+from models.parts.adapters import copy_adapter_config
 
 Weights = dict[str, dict[str, torch.Tensor]]
 
 
-class AverageError(ValueError):
+class AverageError(UserError, ValueError):
     """Components that have no mean; the message says how they differ."""
 
 

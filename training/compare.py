@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from common.commands import one_line_errors
+from common.errors import RecordError
 from common.tables import emit_json, print_table
-from models.formats.fields import RecordError
-from training.recipe.run_folder import read_history, read_starts
+from training.run.run_folder import read_history, read_starts
 
 CURVES = ("loss", "eval_loss", "learning_rate", "grad_norm")
 # Of a start: what makes a run another run. When and where it lay does not.

@@ -17,7 +17,6 @@ import torch
 
 from common.licences import NOT_STATED, data_subsets, is_non_commercial
 from common.tables import emit_json, print_table
-from models.component import copy_adapter_config, copy_weights
 from models.files.checkpoint import (
     METRICS_FILE,
     CheckpointError,
@@ -25,6 +24,7 @@ from models.files.checkpoint import (
     read_component_config,
     write_component,
 )
+from models.parts.adapters import copy_adapter_config, copy_weights
 
 CARD_FIELDS = ("seed", "splits")
 # Where things lay on the machine that trained says nothing to others.

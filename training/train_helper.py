@@ -14,13 +14,13 @@ from models.files.backbone import load_tokenizer
 from models.formats.records import HelperTask, InstructionSample
 from models.helper import InstructionTuned, InstructionTunedConfig, build_instruction_tuned
 from training.fit.sketch import Outline
-from training.recipe.run import Recipe, lora_targets, run_command
 from training.recipe.samples import Collator, SampleSet, read_samples
 from training.recipe.settings import ConfigError, T2TSettings
-from training.recipe.start_from import check_same_shapes
-from training.recipe.validation import encode_passages
-from training.recipe.validation_helper import score_helper
-from training.recipe.validation_passages import passage_validator
+from training.run.runner import Recipe, lora_targets, run_command
+from training.run.start_from import check_same_shapes
+from training.run.validation import encode_passages
+from training.run.validation_helper import score_helper
+from training.run.validation_passages import passage_validator
 from training.saving.checkpoints import resume_folder
 
 

@@ -31,7 +31,6 @@ from models.parts.graph import encode_subgraphs, graph_texts
 from models.parts.graph_encoder import GraphEncoderConfig
 from models.processors.ras import EncodedSample, RasProcessor
 from training.fit.sketch import Outline
-from training.recipe.run import Recipe, Validator, lora_targets, run_command
 from training.recipe.samples import (
     Collator,
     SampleSet,
@@ -41,9 +40,10 @@ from training.recipe.samples import (
     read_samples,
 )
 from training.recipe.settings import ModelSettings, RasSettings
-from training.recipe.start_from import check_same_shapes
-from training.recipe.validation import validation_loss
-from training.recipe.validation_ras import EncodedRecord, generate_labels, score_ras
+from training.run.runner import Recipe, Validator, lora_targets, run_command
+from training.run.start_from import check_same_shapes
+from training.run.validation import validation_loss
+from training.run.validation_ras import EncodedRecord, generate_labels, score_ras
 from training.saving.checkpoints import resume_folder
 
 logger = logging.getLogger(__name__)

@@ -11,19 +11,18 @@ from transformers import PreTrainedModel
 
 from models.files.backbone import load_tokenizer
 from models.formats.records import TriplesSample
-from models.processors.passages import TextToTriplesProcessor
 from models.text_to_triples import (
     TextToTriples,
     TextToTriplesConfig,
     build_text_to_triples,
 )
 from training.fit.sketch import Outline, backbone_config
-from training.recipe.run import Recipe, lora_targets, run_command
 from training.recipe.samples import Collator, SampleSet, read_samples
 from training.recipe.settings import T2TSettings
-from training.recipe.start_from import check_same_shapes
-from training.recipe.validation import encode_passages
-from training.recipe.validation_passages import passage_validator, score_t2t
+from training.run.runner import Recipe, lora_targets, run_command
+from training.run.start_from import check_same_shapes
+from training.run.validation import encode_passages
+from training.run.validation_passages import passage_validator, score_t2t
 from training.saving.checkpoints import resume_folder
 
 
@@ -39,12 +38,7 @@ def prepare(settings: T2TSettings) -> Recipe:
     train_records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
     dev_records, _ = _read(settings, settings.data.dev, settings.data.max_dev_samples)
     module = load_module(settings, resume)
-    processor = TextToTriplesProcessor(
-        tokenizer,
-        settings.model.max_input_tokens,
-        settings.model.max_output_tokens,
-        module.is_encoder_decoder,
-    )
+    processor = model_config(settings).processor(tokenizer, module.is_encoder_decoder)
     collate = Collator(int(tokenizer.pad_token_id))
     train = encode_passages(settings, processor.encode_sample, train_records, bad)
     dev = encode_passages(settings, processor.encode_sample, dev_records) if dev_records else None
@@ -100,9 +94,7 @@ def _samples(settings: T2TSettings) -> SampleSet[TriplesSample]:
     model = settings.model
     tokenizer = load_tokenizer(model.backbone, model.revision)
     is_encoder_decoder = backbone_config(model.backbone, model.revision).is_encoder_decoder
-    processor = TextToTriplesProcessor(
-        tokenizer, model.max_input_tokens, model.max_output_tokens, is_encoder_decoder
-    )
+    processor = model_config(settings).processor(tokenizer, is_encoder_decoder)
     records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
     return encode_passages(settings, processor.encode_sample, records, bad)
 

@@ -24,14 +24,14 @@ from models.parts.deep_prompt import (
     initialise_from_text,
     initialise_from_vocabulary,
 )
-from models.processors.passages import ConditionedPassage, ConditionProcessor, by_passage
+from models.processors.passages import ConditionedPassage, by_passage
 from training.fit.sketch import Outline
-from training.recipe.run import Recipe, lora_targets, run_command
 from training.recipe.samples import Collator, SampleSet, choose, read_samples
 from training.recipe.settings import ConfigError, Initialisation, TriRagSettings
-from training.recipe.start_from import check_same_shapes
-from training.recipe.validation import encode_passages
-from training.recipe.validation_passages import passage_validator, score_tri_rag
+from training.run.runner import Recipe, lora_targets, run_command
+from training.run.start_from import check_same_shapes
+from training.run.validation import encode_passages
+from training.run.validation_passages import passage_validator, score_tri_rag
 from training.saving.checkpoints import resume_folder
 
 
@@ -48,7 +48,7 @@ def prepare(settings: TriRagSettings) -> Recipe:
     train_records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
     dev_records, _ = _read(settings, settings.data.dev, settings.data.max_dev_samples)
     config = model_config(settings)
-    processor = ConditionProcessor(tokenizer, config)
+    processor = config.processor(tokenizer)
     train = encode_passages(settings, processor.encode_sample, train_records, bad)
     dev = encode_passages(settings, processor.encode_sample, dev_records) if dev_records else None
     module = load_module(settings, config, tokenizer, resume)
@@ -145,7 +145,7 @@ def _build(settings: TriRagSettings, backbone: PreTrainedModel) -> ConditionExtr
 
 def _samples(settings: TriRagSettings) -> SampleSet[ConditionedPassage]:
     tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
-    processor = ConditionProcessor(tokenizer, model_config(settings))
+    processor = model_config(settings).processor(tokenizer)
     records, bad = _read(settings, settings.data.train, settings.data.max_train_samples)
     return encode_passages(settings, processor.encode_sample, records, bad)
 

@@ -39,7 +39,7 @@ ZERO3 = {**ZERO2, "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}
 # Environment of several processes by form; one process needs none.
 FORMS: dict[str, dict[str, str]] = {"ddp": DDP, "fsdp2": FSDP2, "zero2": ZERO2, "zero3": ZERO3}
 ROOT = Path(__file__).resolve().parents[2]
-WORKER = "benchmarks.harness.form_worker"
+WORKER = "benchmarks.workers.form"
 # In the launcher's words; a process that a signal ended writes nothing itself.
 _EXIT_CODE = re.compile(r"exitcode: (-?\d+)")
 GIB = 2**30

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKER = "benchmarks.harness.worker"
+WORKER = "benchmarks.workers.step"
 MEMORY_MESSAGES = ("MemoryError", "not enough memory", "can't allocate memory", "out of memory")
 
 

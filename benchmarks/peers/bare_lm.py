@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from benchmarks.harness.settings import Forward, StepSettings
 from benchmarks.harness.workload import Workload, model_config
-from models.component import add_lora
 from models.files.backbone import load_backbone
+from models.parts.adapters import add_lora
 from training.recipe.samples import Collator
 
 

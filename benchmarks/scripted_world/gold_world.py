@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from data_gen.build.splits import SPLITS
 from data_gen.build_world import build_world
 from data_gen.facts.query_steps import NoQueryTripletsError, QueryStep, query_steps
 from data_gen.samples.helpers import TOPICS
+from data_gen.sources.splits import SPLITS
 from data_gen.world.population import build_population
 from inference.retrieval.passages import Passage, load_corpus
 from models.formats.clues import parse_clues

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.errors import RecordError
 from data_gen.audits.findings import Finding, Place, Severity, graded
-from data_gen.build.splits import SPLITS
 from data_gen.facts.held_out import question_wording, wording
 from data_gen.samples.labels import sample_prompt
 from data_gen.sources.arguments import NamedPath
 from data_gen.sources.open_source import read_questions
+from data_gen.sources.splits import SPLITS
 from models.formats.conditions import format_condition
-from models.formats.fields import RecordError
 from models.formats.prompts import conditions_prompt, triples_prompt
 from models.formats.records import (
     ConditionSample,

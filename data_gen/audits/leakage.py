@@ -18,7 +18,6 @@ from data_gen.audits.table import (
     keys_with_two_values,
     text_hash,
 )
-from data_gen.build.splits import SPLITS
 from data_gen.facts.aligned_passages import supporting_texts
 from data_gen.facts.held_out import (
     HeldOutQuestions,
@@ -27,6 +26,7 @@ from data_gen.facts.held_out import (
     question_wording,
     wording,
 )
+from data_gen.sources.splits import SPLITS
 from models.formats.records import QuestionRecord
 
 # A shorter opening is shared by passages that are not one: "List of films: This is a list of".
@@ -37,7 +37,7 @@ _FINDINGS = {
     Leak.TRIPLE: ("test_triple", "share an evidence triple with a test question"),
     Leak.PARAPHRASE: ("test_paraphrase", "are a test question in other words"),
 }
-_SPLIT_REMEDY = "split by a key that all its samples share (data_gen/build/splits.py)"
+_SPLIT_REMEDY = "split by a key that all its samples share (data_gen/build/write_splits.py)"
 
 
 class HeldOut:

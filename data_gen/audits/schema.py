@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import RecordError
 from data_gen.audits.findings import Choice, Example, Finding, Place, Reservoir, Severity, graded
 from data_gen.audits.table import (
     RecordTable,
@@ -15,7 +16,6 @@ from data_gen.audits.table import (
     later_repeats,
 )
 from data_gen.facts.entities import plain_words
-from models.formats.fields import RecordError
 from models.formats.planning import PlanAction, format_plan, parse_plan
 from models.formats.records import RasSample, TriplesSample
 from models.formats.triples import Triple

@@ -33,7 +33,7 @@ from data_gen.streaming.files import observed
 from data_gen.streaming.counts import PlacedCounts
 from data_gen.streaming.files import Spool
 from data_gen.build.triples_files import DistinctTexts
-from data_gen.build.splits import write_splits
+from data_gen.build.write_splits import write_splits
 from models.formats.records import ConditionSample
 
 SENTENCE_SOURCE = "hotpotqa"

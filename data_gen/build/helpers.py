@@ -16,7 +16,7 @@ from data_gen.build.questions import QuestionReader
 from data_gen.samples.helpers import resolve_samples
 from data_gen.facts.solving_steps import solving_steps
 from data_gen.sources.arguments import NamedPath, source_entry
-from data_gen.build.splits import hash_fraction
+from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.groups import DiskGroups
 from data_gen.streaming.counts import PlacedCounts
 from data_gen.streaming.files import Spool

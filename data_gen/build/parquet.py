@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
-from models.formats.fields import RecordError
+from common.errors import RecordError
 from models.formats.records import ConditionSample, RasSample, Record, TriplesSample
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version

@@ -8,7 +8,7 @@ from tqdm import tqdm
 from data_gen.facts.held_out import HeldOutQuestions
 from data_gen.sources.arguments import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.open_source import read_questions
-from data_gen.build.splits import hash_fraction
+from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.groups import DiskGroups
 from data_gen.streaming.files import ExternalSort, sort_key
 from data_gen.streaming.counts import Place, PlacedCounts

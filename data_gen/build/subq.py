@@ -29,7 +29,7 @@ from data_gen.facts.passage_triples import count_ways
 from data_gen.samples.sampling import PlanKinds
 from data_gen.samples.sampling import PlanSampling, SampleChooser
 from data_gen.streaming.files import observed
-from data_gen.build.splits import write_splits
+from data_gen.build.write_splits import write_splits
 from models.formats.records import RasSample
 
 

@@ -15,7 +15,7 @@ from data_gen.build.cards import TriplesFigures
 from data_gen.build.found import Found
 from data_gen.build.found import AFTER_SOURCES, PassageItem
 from data_gen.samples.sampling import balanced_places
-from data_gen.build.splits import hash_fraction
+from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.files import ExternalSort, sort_key
 from data_gen.streaming.groups import FIRST, FirstByKey, text_key
 from data_gen.streaming.files import FirstFew, observed
@@ -24,7 +24,7 @@ from data_gen.streaming.files import Spool, from_line, to_line
 from data_gen.build.triples import QA_SOURCES
 from data_gen.labelling.labels import Agreement
 from data_gen.labelling.labels import RELATIONS_IN_USE
-from data_gen.build.splits import write_splits
+from data_gen.build.write_splits import write_splits
 from models.formats.records import TriplesSample
 
 

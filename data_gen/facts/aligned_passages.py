@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from data_gen.build.splits import hash_fraction
 from data_gen.facts.entities import mentions
 from data_gen.facts.passage_triples import (
     canonical_triples,
@@ -16,6 +15,7 @@ from data_gen.facts.passage_triples import (
 from data_gen.facts.solving_steps import SolvingStep, context_passages, solving_steps
 from data_gen.facts.subqueries import fill_hops, split_relation
 from data_gen.labelling.labels import weak_triples
+from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.groups import DiskGroups
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample

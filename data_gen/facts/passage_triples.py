@@ -6,11 +6,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from common.errors import RecordError
 from data_gen.facts.solving_steps import SolvingStep
 from data_gen.labelling.labels import weak_triples
 from data_gen.streaming.files import ExternalSort
 from data_gen.streaming.groups import DiskGroups
-from models.formats.fields import FieldReader, RecordError, read_triple
+from models.formats.fields import FieldReader, read_triple
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord
 from models.formats.triples import Triple

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Protocol, TextIO
 
 from tqdm import tqdm
 
+from common.errors import UserError
 from common.files import atomic_directory
 from common.tables import emit_json, print_table
 from data_gen.hotpot_subq.direct_answers import Attempt
@@ -127,7 +128,7 @@ def _write_line(file: TextIO, record: dict[str, object]) -> None:
     file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-class StageNotDoneError(RuntimeError):
+class StageNotDoneError(UserError, RuntimeError):
     """A stage that wrote no output; its answers are in the journal. The message says why."""
 
 

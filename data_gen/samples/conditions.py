@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from data_gen.build.splits import hash_fraction
 from data_gen.facts.entities import entity_key, mentions
 from data_gen.labelling.patterns import split_sentences
+from data_gen.sources.splits import hash_fraction
 from models.formats.conditions import ConditionTriplet, anchor, claim, relation_words
 from models.formats.records import TriplesSample
 from models.formats.triples import Triple

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from common.errors import RecordError
 from data_gen.facts.entities import entity_key, mentions, same_fact
 from data_gen.facts.passage_search import PassageSearch
 from data_gen.facts.query_steps import QueryStep, placeholder
@@ -20,7 +21,6 @@ from data_gen.world.population import build_population
 from data_gen.world.records import passage_record
 from data_gen.world.schema import Kind, World
 from models.formats.conditions import claim
-from models.formats.fields import RecordError
 from models.formats.helpers import (
     SubqueryInput,
     decompose_prompt,

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from common.errors import UserError
 from data_gen.streaming.files import Spool
 from data_gen.streaming.groups import FIRST, LEFT_OUT, OTHER, SAME, FirstByKey, text_key, text_value
 from models.formats.prompts import answer_prompt, plan_prompt
@@ -15,7 +16,7 @@ from models.formats.records import InstructionSample, RasSample
 SampleT = TypeVar("SampleT", RasSample, InstructionSample)
 
 
-class ContradictoryLabelsError(ValueError):
+class ContradictoryLabelsError(UserError, ValueError):
     """Two samples with the same prompt and different labels."""
 
     def __init__(self, first: SampleT, second: SampleT) -> None:

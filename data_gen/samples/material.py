@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from data_gen.build.splits import hash_fraction
 from data_gen.facts.passage_search import PassageFinder
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.query_steps import NoQueryTripletsError, QueryStep, query_steps
+from data_gen.sources.splits import hash_fraction
 from models.formats.records import HelperTask, InstructionSample, PassageRecord, QuestionRecord
 
 

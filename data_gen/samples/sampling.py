@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_gen.build.splits import hash_fraction
+from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.files import ExternalSort, sort_key
 from data_gen.streaming.groups import FirstByKey, text_key
 from models.formats.planning import PlanAction

@@ -6,9 +6,9 @@ ask for the first fact, in solving order, that the graph does not hold yet."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from data_gen.build.splits import hash_fraction
 from data_gen.facts.held_out import wording
 from data_gen.facts.solving_steps import SolvingStep, passage_origin
+from data_gen.sources.splits import hash_fraction
 from models.facts.triple_selection import select_triples
 from models.formats.planning import HistoryStep, Plan, PlanAction, format_plan
 from models.formats.prompts import with_task_instruction

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.errors import RecordError
 from common.licences import NOT_STATED
-from data_gen.build.splits import DEFAULT_FRACTIONS, check_fractions
 from data_gen.sources.hub import is_hub_reference, parse_hub_reference
 from data_gen.sources.open_source import QUESTION_SOURCES
-from models.formats.fields import RecordError
+from data_gen.sources.splits import DEFAULT_FRACTIONS, check_fractions
 
 logger = logging.getLogger(__name__)
 

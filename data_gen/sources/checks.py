@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models.formats.fields import FieldReader, RecordError
+from common.errors import RecordError
+from models.formats.fields import FieldReader
 from models.formats.records import QuestionRecord, TriplesSample
 from models.formats.triples import Triple
 

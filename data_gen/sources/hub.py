@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from common.errors import RecordError
 from data_gen.sources.rows import Row
-from models.formats.fields import RecordError
 
 PREFIX = "hub:"
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO, TypeVar
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from models.formats.fields import RecordError
+from common.errors import RecordError
 
 _CHUNK = 1 << 20
 # An item that is cut by the end of what was read fails within its last characters.

@@ -4,9 +4,9 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 
+from common.errors import RecordError
 from data_gen.sources.checks import triples_sample
 from data_gen.sources.rows import OnError
-from models.formats.fields import RecordError
 from models.formats.records import TriplesSample
 
 _SEPARATOR = " | "

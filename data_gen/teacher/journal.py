@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.errors import RecordError
 from data_gen.teacher.prompts import Answer, TeacherCall
 from data_gen.teacher.spending import Amount
-from models.formats.fields import RecordError
 
 _REMEDY = "Remove the line; its call is then made again"
 _START = b'{"event": "begin"'

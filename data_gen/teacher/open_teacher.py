@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.errors import UserError
 from inference.engines.contract import Engine, EngineOptions
-from inference.engines.open_engine import build_engine
 from inference.engines.openai import CHARACTERS_A_TOKEN
+from inference.opening.engine import build_engine
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,7 +34,7 @@ class Teacher:
     is_remote: bool = False
 
 
-class TeacherError(ValueError):
+class TeacherError(UserError, ValueError):
     """A teacher that cannot be opened; the message says why and what to do."""
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
 
+from common.errors import UserError
 from data_gen.world.chains import IntersectionMaker, make_chain, make_single
 from data_gen.world.drafts import Draft, Library
 from data_gen.world.pairs import Balance, PairMaker, make_self_contained
@@ -29,7 +30,7 @@ ATTEMPTS = 200
 FAILURES = 3
 
 
-class WorldTooSmallError(ValueError):
+class WorldTooSmallError(UserError, ValueError):
     """The world does not hold as many different questions as were asked for."""
 
 

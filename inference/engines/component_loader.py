@@ -22,7 +22,6 @@ from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import GraphLLMConfig, load_graph_encoder
 from models.helper import COMPONENT as HELPER
 from models.helper import InstructionTunedConfig
-from models.processors.passages import ConditionProcessor, TextToTriplesProcessor
 from models.text_to_triples import COMPONENT as TEXT_TO_TRIPLES
 from models.text_to_triples import MODEL_FOLDER, TextToTriplesConfig
 
@@ -100,12 +99,7 @@ class ComponentLoader(ABC, Generic[ServedT]):
         else:
             logger.info("%s has a model of its own (%s)", name, settings.backbone)
             served = self.alone(name, folder, settings)
-        served.processor = TextToTriplesProcessor(
-            served.tokenizer,
-            settings.max_source_tokens,
-            settings.max_target_tokens,
-            served.is_encoder_decoder,
-        )
+        served.processor = settings.processor(served.tokenizer, served.is_encoder_decoder)
         return served
 
     def _load_condition_extractor(
@@ -117,7 +111,7 @@ class ComponentLoader(ABC, Generic[ServedT]):
             served = self.adapted(name, folder)
         else:
             served = self.prompted(name, folder, settings)
-        served.processor = ConditionProcessor(self.tokenizer, settings)
+        served.processor = settings.processor(self.tokenizer)
         return served
 
     def _load_helper(self, name: str, folder: Path, config: Mapping[str, Any]) -> ServedT:

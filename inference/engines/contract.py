@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from common.errors import UserError
 from models.formats.triples import Triple
 
 ENGINE_KINDS = ("auto", "vllm", "transformers", "openai")
@@ -15,7 +16,7 @@ if TYPE_CHECKING:  # an engine over a remote API needs neither torch nor graphs
 SubgraphInput: TypeAlias = "Subgraph | tuple[Triple, ...]"
 
 
-class EngineError(RuntimeError):
+class EngineError(UserError, RuntimeError):
     """A request that an engine could not answer; the message says which and why."""
 
 

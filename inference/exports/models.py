@@ -9,10 +9,11 @@ from peft import PeftModel
 from tokenizers.processors import Sequence, TemplateProcessing
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from models.component import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from common.errors import UserError
 from models.files.backbone import DTYPES, backbone_id, load_backbone, load_tokenizer
 from models.files.checkpoint import CONFIG_FILE, FORMAT_VERSION, check_backbone, write_json
 from models.graph_llm import GRAPH_ENCODER_FILE
+from models.parts.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from models.text_to_triples import MODEL_FOLDER
 
 COMPONENT = "graph_encoder"
@@ -20,7 +21,7 @@ COMPONENT = "graph_encoder"
 KEPT = ("graph", "encoder", "graph_position", "compare_dates", "backbone", "backbone_id")
 
 
-class ExportError(RuntimeError):
+class ExportError(UserError, RuntimeError):
     """A component cannot be exported as asked, or what was written differs from it."""
 
 

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from inference.engines.contract import Request, Sampling
+from inference.engines.prefix import PEFT_FOLDER, PREFIX_FILE
 from inference.engines.served import collate_requests, to_subgraphs
 from inference.exports.models import ExportError
 from inference.opening.components import (
@@ -21,11 +22,9 @@ from inference.opening.components import (
     triples_requests,
 )
 from inference.retrieval.passages import Passage
-from models.component import ADAPTER_WEIGHTS
 from models.condition_extractor import COMPONENT as TRI_RAG
 from models.condition_extractor import Adaptation, ConditionExtractor
 from models.files.backbone import load_backbone, load_tokenizer
-from models.files.prefix import PEFT_FOLDER, PREFIX_FILE
 from models.files.sentence_encoder import load_sentence_encoder
 from models.files.text_table import TextFeatures
 from models.formats.helpers import decompose_prompt
@@ -36,6 +35,7 @@ from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import GraphLLM, GraphLLMConfig, load_graph_encoder
 from models.helper import COMPONENT as HELPER
 from models.helper import InstructionTuned
+from models.parts.adapters import ADAPTER_WEIGHTS
 from models.parts.graph import GraphBatch
 from models.parts.prefix_tuning import PROMPT_EMBEDDINGS
 from models.text_to_triples import TextToTriples

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from common.files import AppendLog
+from inference.engines.bill import Bill
 from inference.engines.contract import Completion, Engine, Health, Request
-from inference.loops.trace import Bill
 
 COST_FILE = "indexing_cost.jsonl"
 COUNTS = ("llm_calls", "input_tokens", "output_tokens", "weighted_tokens", "seconds")

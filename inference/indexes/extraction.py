@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from common.errors import UserError
 from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.retrieval.passages import Passage
 from models.formats.prompts import passage_text
@@ -52,7 +53,7 @@ def passage_key(passage: Passage) -> str:
     return hashlib.sha256(passage_text(passage.title, passage.text).encode()).hexdigest()
 
 
-class CacheError(RuntimeError):
+class CacheError(UserError, RuntimeError):
     """A file that cannot serve as the cache; the message names it and the remedy."""
 
 

@@ -11,27 +11,14 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-from common.cache import CacheFolderError
 from common.commands import one_line_errors
-from common.shards import ShardError
-from inference.engines.contract import ENGINE_KINDS, EngineError, EngineOptions
-from inference.exports.models import ExportError
-from inference.indexes.extraction import CacheError
-from inference.indexes.hierarchy.store import HierarchyError
-from inference.indexes.knowledge_base.store import DuplicateDocumentError, KnowledgeBaseError
-from inference.indexes.propositions.parts import PropositionIndexError
+from common.errors import UserError
+from inference.engines.contract import ENGINE_KINDS, EngineOptions
 from inference.retrieval.passages import (
-    EmptyCorpusError,
-    IndexMismatchError,
     Passage,
     documents_of_questions,
     load_corpus,
 )
-from inference.runs.log import EvaluationLogError
-from models.files.backbone import BackboneNotFoundError
-from models.files.checkpoint import CheckpointError
-from models.files.sentence_encoder import EncoderNotFoundError
-from models.formats.fields import RecordError
 
 # Under the same name there and here; an endpoint's address and key are the environment's, its
 # retries the defaults.
@@ -40,30 +27,8 @@ OPTIONS = [field.name for field in fields(EngineOptions) if field.name not in EL
 DTYPES = ("bfloat16", "float16", "float32", "auto")
 
 
-class OptionsError(ValueError):
+class OptionsError(UserError, ValueError):
     """Options that do not go together; the message says which and what to do."""
-
-
-USER_ERRORS = (
-    BackboneNotFoundError,
-    CacheError,
-    CacheFolderError,
-    CheckpointError,
-    DuplicateDocumentError,
-    EmptyCorpusError,
-    EncoderNotFoundError,
-    EngineError,
-    EvaluationLogError,
-    ExportError,
-    HierarchyError,
-    IndexMismatchError,
-    KnowledgeBaseError,
-    OptionsError,
-    OSError,
-    PropositionIndexError,
-    RecordError,
-    ShardError,
-)
 
 
 def positive_int(text: str) -> int:
@@ -89,7 +54,7 @@ def command(main: Callable[[], None]) -> Callable[[], None]:
 
     SIGTERM ends it as an exit does (status 143), so that an engine's processes end with it.
     """
-    reported = one_line_errors(*USER_ERRORS)(main)
+    reported = one_line_errors()(main)
 
     @functools.wraps(main)
     def run() -> None:

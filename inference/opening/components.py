@@ -19,14 +19,14 @@ from models.formats.prompts import passage_text, triples_prompt
 from models.formats.records import HelperTask, Task
 from models.graph_llm import GraphLLMConfig
 from models.helper import InstructionTunedConfig, read_helper_config
-from models.processors.passages import ConditionProcessor, PassageProcessor, TextToTriplesProcessor
+from models.processors.passages import PassageProcessor
 from models.text_to_triples import TextToTriplesConfig
 
 RAS_ADAPTER = "ras"
 T2T_ADAPTER = "t2t"
 EXTRACTOR_ADAPTER = "tri_rag"
 MAX_PROMPTED_TRIPLES_TOKENS = 512
-SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
+SHIPPED = Path(__file__).resolve().parents[2] / "checkpoints"
 DEFAULT_CHECKPOINTS = {
     RAS_ADAPTER: SHIPPED / "ras_smollm2",
     T2T_ADAPTER: SHIPPED / "t2t_smollm2",
@@ -69,12 +69,8 @@ def open_helper(folder: Path, task: HelperTask) -> Component:
 def triples_requests(component: Component) -> RequestMaker:
     """Requests to a text-to-triples component, with the prompt of its training."""
     settings = TextToTriplesConfig.from_dict(component.config)
-    processor = TextToTriplesProcessor(
-        _tokenizer(component),
-        settings.max_source_tokens,
-        settings.max_target_tokens,
-        bool(component.config["is_encoder_decoder"]),
-    )
+    is_encoder_decoder = bool(component.config["is_encoder_decoder"])
+    processor = settings.processor(_tokenizer(component), is_encoder_decoder)
     return _passage_requests(processor, T2T_ADAPTER)
 
 
@@ -87,7 +83,7 @@ def prompted_triples_request(passage: Passage) -> Request:
 def conditions_requests(component: Component) -> RequestMaker:
     """Requests to a condition extractor, with the prompt of its training."""
     settings = ConditionExtractorConfig.from_dict(component.config)
-    processor = ConditionProcessor(_tokenizer(component), settings)
+    processor = settings.processor(_tokenizer(component))
     return _passage_requests(processor, EXTRACTOR_ADAPTER)
 
 

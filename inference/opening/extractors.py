@@ -6,7 +6,6 @@ from pathlib import Path
 
 from common.cache import cache_folder
 from inference.engines.contract import Engine, EngineOptions
-from inference.engines.open_engine import build_engine
 from inference.indexes.extraction import HELD, RequestMaker, TripleCache, TripleExtractor, held_to
 from inference.indexes.hierarchy.build import Chunking
 from inference.indexes.hierarchy.extraction import (
@@ -25,6 +24,7 @@ from inference.opening.components import (
     prompted_triples_request,
     triples_requests,
 )
+from inference.opening.engine import build_engine
 from models.files.sentence_encoder import SentenceEncoder
 from models.formats.grammars import triples_regex
 from models.text_to_triples import TextToTriplesConfig

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from inference.engines.contract import Engine, EngineOptions
-from inference.engines.open_engine import build_engine
 from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.indexes.hierarchy.index import HierarchyIndex
 from inference.indexes.hierarchy.store import HierarchyError
@@ -31,6 +30,7 @@ from inference.opening.components import (
     open_helper,
     reader_inputs,
 )
+from inference.opening.engine import build_engine
 from inference.opening.extractors import open_extractor
 from inference.opening.loop_options import (
     LOOPS_OVER_TRIPLES,

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from tqdm.auto import tqdm
 
+from common.errors import UserError
 from common.files import atomic_write
 from models.formats.planning import strip_tags
 from models.formats.records import PassageRecord, QuestionRecord, read_records
@@ -22,11 +23,11 @@ META_FILE = "meta.json"
 DESCRIPTIVE_FIELDS = ("encoder",)
 
 
-class EmptyCorpusError(ValueError):
+class EmptyCorpusError(UserError, ValueError):
     """A corpus without a passage; the message names the file."""
 
 
-class IndexMismatchError(ValueError):
+class IndexMismatchError(UserError, ValueError):
     """A saved index that belongs to another corpus or encoder; the message names both."""
 
 

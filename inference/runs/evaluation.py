@@ -33,7 +33,7 @@ from inference.retrieval.passages import Passage, load_corpus
 from inference.retrieval.passages import documents_of_questions
 from inference.runs.scores import scored_trace, summarise
 from models.files.checkpoint import component_fingerprint, read_component_config
-from models.formats.fields import RecordError
+from common.errors import RecordError
 from models.formats.records import QuestionRecord, read_records
 from models.graph_llm import GraphLLMConfig
 

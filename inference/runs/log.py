@@ -1,5 +1,6 @@
 """An evaluation's folder: every answer is on disk at once, and parts of a run are put together."""
 
+from common.errors import UserError
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ FORMAT = 1
 AGAIN = "Evaluate this shard again"
 
 
-class EvaluationLogError(ValueError):
+class EvaluationLogError(UserError, ValueError):
     """An evaluation's folder does not fit what was asked for; the message says what to do."""
 
 

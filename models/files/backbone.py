@@ -26,6 +26,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from common.cache import cache_errors, cache_folder, check_cache_room
+from common.errors import UserError
 from common.files import atomic_directory, remove_leftovers
 from models.files.checkpoint import write_json
 
@@ -52,7 +53,7 @@ SHAPE_FIELDS = (
 )
 
 
-class BackboneNotFoundError(RuntimeError):
+class BackboneNotFoundError(UserError, RuntimeError):
     """A backbone cannot be found; the message holds the remedy."""
 
 

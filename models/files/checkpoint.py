@@ -1,6 +1,5 @@
 """Component folders, as a training run writes them and `from_pretrained` reads them."""
 
-import errno
 import hashlib
 import importlib.metadata
 import json
@@ -11,7 +10,8 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from common.files import atomic_directory
+from common.errors import UserError
+from common.files import atomic_directory, is_disk_full
 
 MANIFEST_FILE = "manifest.json"
 PACKAGES = ("torch", "transformers", "peft", "torch-geometric", "safetensors")
@@ -19,7 +19,6 @@ CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.json"
 FORMAT_VERSION = 1
 HEADER_LENGTH_BYTES = 8
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_manifest(folder: Path, provenance: Mapping[str, Any]) -> None:
@@ -57,7 +56,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     )
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(UserError, RuntimeError):
     """A component folder cannot be written or read."""
 
 
@@ -249,14 +248,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise NotACheckpointError(f"{path} does not hold a JSON object: not a component folder.")
     return value
-
-
-def is_disk_full(error: Exception) -> bool:
-    """Return whether an error of the system or of safetensors means that a disk is full."""
-    # Safetensors wraps the system's error in one of its own and keeps only the text.
-    return getattr(error, "errno", None) in DISK_FULL or any(
-        f"os error {code}" in str(error) for code in DISK_FULL
-    )
 
 
 def _disk_full(folder: Path, free: int, needed: int) -> CheckpointWriteError:

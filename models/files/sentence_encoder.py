@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from common.errors import UserError
 from models.files.backbone import quiet_progress
 
 FloatArray = npt.NDArray[np.float32]
@@ -23,7 +24,7 @@ HASH = "hash"
 HASH_DIMENSION = 32
 
 
-class EncoderNotFoundError(RuntimeError):
+class EncoderNotFoundError(UserError, RuntimeError):
     """A sentence encoder cannot be found; the message holds the remedy."""
 
 

@@ -3,18 +3,10 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from common.errors import RecordError
 from models.formats.triples import Triple
 
 T = TypeVar("T")
-
-
-class RecordError(ValueError):
-    """A record that breaks its contract: says where, which field, what is wrong, the remedy."""
-
-    def __init__(self, where: str, field: str, problem: str, remedy: str) -> None:
-        at = f"{where}: " if where else ""
-        super().__init__(f"{at}field '{field}': {problem}. {remedy}")
-        self.where, self.field = where, field
 
 
 class FieldReader:

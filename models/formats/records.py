@@ -7,15 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 
+from common.errors import RecordError
 from common.files import atomic_write
 from models.formats.conditions import ConditionTriplet
-from models.formats.fields import (
-    FieldReader,
-    RecordError,
-    read_paragraph,
-    read_supporting_fact,
-    read_triple,
-)
+from models.formats.fields import FieldReader, read_paragraph, read_supporting_fact, read_triple
 from models.formats.planning import History, HistoryStep
 from models.formats.triples import Triple
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from models.component import ADAPTER_WEIGHTS
+from models.parts.adapters import ADAPTER_WEIGHTS
 from models.parts.deep_prompt import DeepPrompt, PromptStates, UnsupportedBackboneError, rotated
 from models.parts.loss import decoder_body
 

@@ -7,7 +7,6 @@ from typing import Any, Generic, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from models.condition_extractor import Adaptation, ConditionExtractorConfig
 from models.formats.conditions import ConditionTriplet, format_conditions
 from models.formats.prompts import conditions_prompt, triples_prompt
 from models.formats.records import ConditionSample, InstructionSample, TriplesSample
@@ -196,15 +195,19 @@ class ConditionProcessor(PassageProcessor[ConditionTriplet]):
     """Turns passages and their condition triplets into ids for a condition extractor."""
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, config: ConditionExtractorConfig
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        max_source_tokens: int = 512,
+        max_target_tokens: int = 256,
+        few_shot: bool = False,
     ) -> None:
-        """Set the limits; a backbone that nothing was learned for is shown examples.
+        """Set the limits; few_shot: show examples, for a backbone that nothing was learned for.
 
         Raises:
             ValueError: when the instruction alone is longer than the limit.
         """
-        self.few_shot = config.adaptation == Adaptation.pretrained
-        super().__init__(tokenizer, config.max_source_tokens, config.max_target_tokens)
+        self.few_shot = few_shot
+        super().__init__(tokenizer, max_source_tokens, max_target_tokens)
 
     def prompt(self, text: str) -> str:
         """The passage, after an instruction with examples where nothing was learned."""

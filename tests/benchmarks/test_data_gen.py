@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.data_gen import with_needed
-from benchmarks.harness.data_stages import STAGES, prepare
+from benchmarks.workers.data_stages import STAGES, prepare
 from tests.benchmarks.commands import ROOT, last_json, run_benchmark
 
 
@@ -40,7 +40,7 @@ def test_stages_bring_what_they_read() -> None:
 
 
 def stage(folder: Path, kind: str) -> dict[str, Any]:
-    command = [sys.executable, str(ROOT / "benchmarks/harness/data_stages.py"), str(folder), kind]
+    command = [sys.executable, str(ROOT / "benchmarks/workers/data_stages.py"), str(folder), kind]
     done = subprocess.run([*command, "build"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks.deep_prompt import contestant_figures, ratios
 from benchmarks.harness.processes import PartResult
-from benchmarks.harness.prompt_contestants import PromptSettings
-from benchmarks.harness.prompt_worker import measure, parity
+from benchmarks.workers.prompt import measure, parity
+from benchmarks.workers.prompt_contestants import PromptSettings
 from tests.benchmarks.commands import last_json, run_benchmark
 
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from benchmarks.engines import ratios
-from benchmarks.harness.engine_worker import EngineRunSettings, Written, figures_of, shares
 from benchmarks.harness.processes import PartResult
+from benchmarks.workers.engine import EngineRunSettings, Written, figures_of, shares
 from inference.engines.contract import Request
 
 SETTINGS = EngineRunSettings(t2t="component", concurrencies=(1, 4), documents=6, documents_one=2)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness.form_worker import component_of
 from benchmarks.harness.forms import (
     FORMS,
     ONE,
@@ -16,6 +15,7 @@ from benchmarks.harness.forms import (
     run_form,
     write_samples,
 )
+from benchmarks.workers.form import component_of
 from models.formats.records import TriplesSample, read_records
 from tests.benchmarks.commands import ROOT, last_json, run_benchmark
 

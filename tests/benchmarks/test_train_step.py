@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.harness import parity as parity_module
 from benchmarks.harness.figures import (
     COMPARISONS,
     contestant_figures,
@@ -15,7 +14,12 @@ from benchmarks.harness.figures import (
     ratio_spread,
     ratios,
 )
-from benchmarks.harness.parity import (
+from benchmarks.harness.processes import PartResult, PartRunner, _failure
+from benchmarks.harness.settings import CONTESTANTS, StepSettings
+from benchmarks.harness.workload import Workload, target_lengths, write_workload
+from benchmarks.peers.per_sample_loop import PerSampleLoopStep
+from benchmarks.workers import parity as parity_module
+from benchmarks.workers.parity import (
     GraphLLMStep,
     check_parity,
     compare,
@@ -23,10 +27,6 @@ from benchmarks.harness.parity import (
     our_outcome,
     stir_adapters,
 )
-from benchmarks.harness.processes import PartResult, PartRunner, _failure
-from benchmarks.harness.settings import CONTESTANTS, StepSettings
-from benchmarks.harness.workload import Workload, target_lengths, write_workload
-from benchmarks.peers.per_sample_loop import PerSampleLoopStep
 from tests.benchmarks.commands import last_json, run_benchmark
 
 # What the documentation quotes, by its name.

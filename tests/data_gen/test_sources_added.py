@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from common.errors import RecordError
 from data_gen.samples.trajectories import instructed_question
 from data_gen.sources import arc, asqa, instructions
 from data_gen.sources.open_source import QUESTION_SOURCES
 from data_gen.sources.rows import Row
-from models.formats.fields import RecordError
 from models.formats.records import DecompositionStep
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.errors import RecordError
 from data_gen.sources.checks import check_supporting_facts
 from data_gen.sources.open_source import QUESTION_SOURCES, read_questions
-from models.formats.fields import RecordError
 from models.formats.records import DecompositionStep, QuestionRecord, write_records
 from models.formats.triples import Triple
 from tests.shared_data import shared_data_file

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.errors import RecordError
 from data_gen.sources.hub import HubReference, parse_hub_reference
 from data_gen.sources.open_source import read_questions
 from data_gen.sources.rows import _ArrayReader, iterate_json_array, read_rows
-from models.formats.fields import RecordError
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

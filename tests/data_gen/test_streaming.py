@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_gen.build.found import PassageItem
-from data_gen.build.splits import SPLITS, hash_fraction, split_of, write_splits
 from data_gen.build.triples_files import first_items_by_hash
+from data_gen.build.write_splits import write_splits
 from data_gen.samples.sampling import MOST_STEPS_APART, PlanSampling
+from data_gen.sources.splits import SPLITS, hash_fraction, split_of
 from data_gen.streaming import files as external_sort
 from data_gen.streaming.counts import NameTally, PlacedCounts, TokenSpread, spread_of
 from data_gen.streaming.files import ExternalSort, Spool, fraction_bits, sort_key

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import RecordError
 from data_gen.teacher.journal import (
     LEAST_FREE_BYTES,
     Journal,
@@ -20,7 +21,6 @@ from data_gen.teacher.journal import (
 from data_gen.teacher.prompts import Answer, TeacherCall, call_key
 from data_gen.teacher.spending import Amount
 from inference.engines.contract import Request, Sampling, TransientError
-from models.formats.fields import RecordError
 
 ROOT = Path(__file__).resolve().parents[2]
 

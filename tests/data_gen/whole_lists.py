@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_gen.build.splits import hash_fraction
 from data_gen.facts.aligned_passages import stated_facts, weak_place, weak_sample
 from data_gen.samples.labels import check_labels
 from data_gen.samples.sampling import PlanKinds, PlanSampling, SampleChooser, balanced_places
+from data_gen.sources.splits import hash_fraction
 from models.formats.records import PassageRecord, QuestionRecord, RasSample, TriplesSample
 from models.formats.triples import Triple
 

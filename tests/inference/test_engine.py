@@ -22,9 +22,9 @@ from inference.engines.contract import (
     UnknownAdapterError,
     UnsupportedRequestError,
 )
-from inference.engines.open_engine import build_engine
 from inference.engines.served import collate_requests
 from inference.engines.transformers.engine import TransformersEngine
+from inference.opening.engine import build_engine
 from models.files.checkpoint import BackboneMismatchError, NotACheckpointError
 from models.files.sentence_encoder import load_sentence_encoder
 from models.files.text_table import TextFeatures

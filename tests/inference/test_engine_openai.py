@@ -23,8 +23,8 @@ from inference.engines.contract import (
     TransientError,
     UnsupportedRequestError,
 )
-from inference.engines.open_engine import build_engine
 from inference.engines.openai import OpenAIEngine, retry_after_seconds
+from inference.opening.engine import build_engine
 
 
 class FakeEndpoint(BaseHTTPRequestHandler):

@@ -12,7 +12,6 @@ from inference.engines.transformers.engine import TransformersEngine
 from inference.exports.models import write_merged
 from models.condition_extractor import ConditionExtractor
 from models.files.checkpoint import BackboneMismatchError, read_component_config
-from models.processors.passages import ConditionProcessor
 from tests.components import stirred_backbone, t2t_component, tri_rag_component
 from tests.tiny import tiny_llama, tiny_tokenizer
 
@@ -27,7 +26,7 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def own_tokens(folder: Path, text: str, count: int) -> list[int]:
     """What the module that was trained generates for one passage."""
     module = ConditionExtractor.from_pretrained(folder)
-    prompt = ConditionProcessor(tiny_tokenizer(), module.settings).encode_prompt(text).input_ids
+    prompt = module.settings.processor(tiny_tokenizer()).encode_prompt(text).input_ids
     input_ids = torch.tensor([prompt])
     output = module.generate(
         input_ids, torch.ones_like(input_ids), max_new_tokens=count, do_sample=False

@@ -10,9 +10,9 @@ import inference.evaluate
 import inference.evaluate_all
 import inference.opening.loop
 from inference.engines.contract import Engine
-from inference.engines.open_engine import build_engine
 from inference.loops.ras import RasLoop
 from inference.loops.trace import Trace
+from inference.opening.engine import build_engine
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from tests import processes
 from tests.components import chat_backbone, ras_component, t2t_component

@@ -9,15 +9,15 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from inference.engines.prefix import PREFIX_FILE
 from inference.export import export, main
 from inference.exports.models import ExportError
 from inference.exports.verify import Target, Verified, verify_export
 from inference.opening.components import Component, triples_requests
 from inference.retrieval.passages import Passage
-from models.component import ADAPTER_WEIGHTS
 from models.files.checkpoint import MANIFEST_FILE
-from models.files.prefix import PREFIX_FILE
 from models.formats.prompts import passage_text, triples_prompt
+from models.parts.adapters import ADAPTER_WEIGHTS
 from tests.components import (
     helper_component,
     ras_component,

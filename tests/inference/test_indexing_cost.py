@@ -12,9 +12,9 @@ import pytest
 
 import inference.indexes.cost
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
+from common.errors import RecordError
 from inference.engines.contract import Request
 from inference.indexes.cost import COST_FILE, CostLog, read_cost
-from models.formats.fields import RecordError
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLED = """

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, WideHashEncoder
 from benchmarks.scripted_world.world_model import WorldModel
+from common.errors import RecordError
 from inference.build_propositions import add_to_index, new_documents
 from inference.engines.contract import EngineError, Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
@@ -23,7 +24,6 @@ from inference.indexes.propositions.search import PassageSearch, PropositionSear
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import IndexMismatchError, Passage
 from models.files.sentence_encoder import load_sentence_encoder
-from models.formats.fields import RecordError
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.triples import Triple
 

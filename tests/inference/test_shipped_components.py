@@ -3,7 +3,7 @@
 import pytest
 
 from inference.engines.contract import EngineOptions
-from inference.engines.open_engine import build_engine
+from inference.opening.engine import build_engine
 from tests.quality.shipped import FLOORS, measure, shipped_folders, shortfalls, trials
 
 

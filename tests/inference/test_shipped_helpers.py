@@ -4,8 +4,8 @@
 import pytest
 
 from inference.engines.contract import EngineOptions
-from inference.engines.open_engine import build_engine
 from inference.opening.components import SHIPPED, helper_requests, open_helper
+from inference.opening.engine import build_engine
 from models.formats.topics import Choice, choice_prompt, parse_choice
 
 FOLDER = SHIPPED / "choose_topics_smollm2"

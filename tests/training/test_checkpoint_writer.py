@@ -29,7 +29,8 @@ from tests.training.conftest import ROOT, Settings
 from tests.training.runs import course, start, steps_logged, train, weights
 from training.loop.preemption import StoppedBySignal, listening
 from training.loop.trainer import ComponentTrainer
-from training.recipe.run_folder import History
+from training.recipe.errors import NonFiniteLossError
+from training.run.run_folder import History
 from training.saving import state as training_state
 from training.saving.checkpoints import (
     checkpoint_step,
@@ -37,7 +38,6 @@ from training.saving.checkpoints import (
     resume_folder,
     verify_checkpoint,
 )
-from training.saving.errors import NonFiniteLossError
 from training.saving.state import CheckpointWriter, ComponentCopy
 
 pytestmark = pytest.mark.timeout(300)

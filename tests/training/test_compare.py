@@ -11,7 +11,7 @@ from tests.training.conftest import Settings
 from tests.training.runs import train
 from training import compare
 from training.compare import curve_rows, differences
-from training.recipe.run_folder import git_state, read_starts
+from training.run.run_folder import git_state, read_starts
 
 pytestmark = pytest.mark.timeout(300)
 

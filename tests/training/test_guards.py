@@ -18,16 +18,16 @@ from tests.processes import begin
 from tests.training.conftest import ROOT, Run, Settings
 from tests.training.runs import start, steps_logged, train
 from training.loop.guards import AT_LEAST, StepGuard
-from training.recipe.run_folder import claimed
+from training.recipe.errors import LossSpikeError, RunFolderError
+from training.run.run_folder import claimed
 from training.saving.checkpoints import check_room, checkpoints
-from training.saving.errors import LossSpikeError, RunFolderError
 
 pytestmark = pytest.mark.timeout(300)
 Usage = namedtuple("Usage", "total used free")
 CLAIM = """
 import sys, time
 from pathlib import Path
-from training.recipe.run_folder import claimed
+from training.run.run_folder import claimed
 with claimed(Path(sys.argv[1]), "auto"):
     print("claimed", flush=True)
     time.sleep(60)

@@ -12,6 +12,7 @@ import pytest
 from models.files.checkpoint import TruncatedCheckpointError
 from tests.training.conftest import ROOT, Settings
 from tests.training.runs import course, start, steps_logged, train, weights
+from training.recipe.errors import ResumeError
 from training.saving.checkpoints import (
     best_step,
     checkpoints,
@@ -19,7 +20,6 @@ from training.saving.checkpoints import (
     resume_folder,
     verify_checkpoint,
 )
-from training.saving.errors import ResumeError
 
 CONFIGS = ROOT / "configs"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -7,9 +7,9 @@ import torch
 
 from models.files.checkpoint import CheckpointError
 from training import train_ras, train_t2t
-from training.recipe.arguments import training_arguments
-from training.recipe.run import Recipe, run_training
 from training.recipe.settings import ConfigError, RasSettings, T2TSettings, load_config
+from training.run.arguments import training_arguments
+from training.run.runner import Recipe, run_training
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

@@ -8,9 +8,9 @@ import pytest
 from models.formats.records import HelperTask, InstructionSample, write_records
 from models.helper import InstructionTuned
 from tests.training.conftest import ROOT
-from training.recipe.run import Recipe
 from training.recipe.settings import ConfigError, T2TSettings, load_config
-from training.recipe.validation_helper import score_helper
+from training.run.runner import Recipe
+from training.run.validation_helper import score_helper
 from training.train_helper import prepare
 
 

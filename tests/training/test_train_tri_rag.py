@@ -7,9 +7,9 @@ import pytest
 from models.condition_extractor import ConditionExtractor
 from models.parts.deep_prompt import DeepPrompt
 from tests.training.conftest import ROOT
-from training.recipe.arguments import training_arguments
-from training.recipe.run import Recipe
 from training.recipe.settings import ConfigError, TriRagSettings, load_config
+from training.run.arguments import training_arguments
+from training.run.runner import Recipe
 from training.train_tri_rag import prepare
 
 

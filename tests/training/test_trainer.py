@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from models.files.checkpoint import CheckpointWriteError
 from training.loop.trainer import ComponentTrainer
-from training.recipe.arguments import training_arguments
-from training.recipe.run import Recipe, run_training
+from training.recipe.errors import CutLabelsError, NonFiniteLossError
 from training.recipe.samples import SampleSet
 from training.recipe.settings import RasSettings, T2TSettings, load_config
+from training.run.arguments import training_arguments
+from training.run.runner import Recipe, run_training
 from training.saving import state as training_state
-from training.saving.errors import CutLabelsError, NonFiniteLossError
 from training.train_ras import prepare as prepare_ras
 from training.train_t2t import prepare as prepare_t2t
 
@@ -122,7 +122,7 @@ def test_not_finite_stops_before_the_optimizer_and_names_samples(
     recipe = prepare_t2t(settings)
     before = {n: p.detach().clone() for n, p in recipe.module.named_parameters()}
     poison(recipe, "t3", where, monkeypatch)
-    monkeypatch.setattr("training.recipe.run._print_start", lambda *_: None)
+    monkeypatch.setattr("training.run.runner._print_start", lambda *_: None)
     settings.train.max_steps = 0
     steps: list[int] = []
     monkeypatch.setattr(torch.optim.AdamW, "step", lambda self, closure=None: steps.append(1))

@@ -10,8 +10,8 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
+from training.recipe.errors import LaunchError
 from training.saving import zero, zero_state
-from training.saving.errors import LaunchError
 from training.saving.sharding import whole_parameters
 
 

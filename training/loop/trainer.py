@@ -22,11 +22,11 @@ from training.loop.guards import StepGuard
 from training.loop.preemption import WorkerSignals
 from training.loop.sampler import LengthGroupedSampler
 from training.loop.schedule import Clock, build_scheduler
+from training.recipe.errors import DataWorkerError, ResumeError
 from training.recipe.samples import SampleSet, data_hash
 from training.recipe.settings import TrainSettings
 from training.saving import zero
 from training.saving.checkpoints import carried_loss, process_state, read_progress, write_checkpoint
-from training.saving.errors import DataWorkerError, ResumeError
 from training.saving.sharding import check_sharded, load_optimizer_state, shard_on_cpu, wrap_layers
 from training.saving.state import CheckpointWriter, ComponentCopy, read_optimizer, set_rng_state
 

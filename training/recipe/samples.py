@@ -19,7 +19,7 @@ from models.formats.records import Record, RecordError, read_records
 from models.parts.graph import EncodedGraphs, collate_graphs
 from models.parts.loss import IGNORE_INDEX
 from models.processors.passages import LabelCutError
-from training.saving.errors import CutLabelsError, EmptyDataError
+from training.recipe.errors import CutLabelsError, EmptyDataError
 
 FILLING_ID = "(filling)"
 logger = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ import yaml
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from common.errors import UserError
 from models.condition_extractor import Adaptation
 
 Settings = TypeVar("Settings")
@@ -195,7 +196,7 @@ class RasSettings(T2TSettings):
     graph: GraphSettings = field(default_factory=GraphSettings)
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError, ValueError):
     """A recipe that cannot be used; the message names file or override, key and expected type."""
 
 

@@ -17,7 +17,6 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 
 from common.files import atomic_directory
-from models.component import trainable_bytes
 from models.files.checkpoint import (
     CheckpointWriteError,
     TruncatedCheckpointError,
@@ -25,7 +24,8 @@ from models.files.checkpoint import (
     verify_component,
     write_json,
 )
-from training.saving.errors import ResumeError
+from models.parts.adapters import trainable_bytes
+from training.recipe.errors import ResumeError
 from training.saving.sharding import whole_optimizer_state, whole_parameters
 from training.saving.state import (
     ComponentCopy,

@@ -16,8 +16,8 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from training.recipe.errors import LaunchError
 from training.saving import zero_state
-from training.saving.errors import LaunchError
 from training.saving.state import StateByName
 
 FSDP_ASKED = "ACCELERATE_USE_FSDP"

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import TrainerState
 
-from training.saving.errors import ResumeError
+from training.recipe.errors import ResumeError
 
 OPTIMIZER_TENSORS = "optimizer.safetensors"
 OPTIMIZER_GROUPS = "optimizer.json"

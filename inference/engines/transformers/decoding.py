@@ -17,7 +17,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from inference.engines.contract import EngineClosedError
 from inference.engines.token_choice import RowState, choose_tokens
 from inference.engines.transformers.growing_cache import GrowingCache, prompt_cache
-from models.component import last_position
+from models.parts.adapters import last_position
 from models.parts.deep_prompt import PromptStates
 
 PREFILL_TOKENS = 4096

@@ -15,6 +15,7 @@ from common.cache import cache_errors, cache_folder
 from common.files import atomic_directory
 from inference.engines.component_loader import ComponentLoader, own_tokenizer
 from inference.engines.contract import UnsupportedRequestError
+from inference.engines.prefix import layer_tensors, prefix_states
 from inference.engines.served import Served, all_end_ids
 from inference.engines.transformers.components import default_device
 from inference.engines.vllm.settings import VLLMSettings, lora_rank_for
@@ -22,7 +23,6 @@ from inference.engines.vllm.soft_prefix import prefix_path
 from models.condition_extractor import Adaptation, ConditionExtractorConfig
 from models.files.backbone import backbone_id, load_tokenizer, resolve_backbone
 from models.files.checkpoint import component_fingerprint, read_component_config
-from models.files.prefix import layer_tensors, prefix_states
 from models.text_to_triples import TextToTriplesConfig
 
 PREFIX_FOLDER = "prefixes"

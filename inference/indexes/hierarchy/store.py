@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.errors import UserError
 from inference.indexes.hierarchy.extraction import Extracted
 from inference.indexes.hierarchy.vectors import VectorTables
 from inference.indexes.knowledge_base.store import DuplicateDocumentError
@@ -55,7 +56,7 @@ CREATE INDEX alike_other ON alike (level, other);
 """
 
 
-class HierarchyError(ValueError):
+class HierarchyError(UserError, ValueError):
     """A folder that cannot serve as the hierarchy; the message says which, why and what to do."""
 
 

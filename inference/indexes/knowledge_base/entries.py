@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from common.errors import RecordError
 from common.files import atomic_write
 from evaluation.answers import normalise_answer
 from evaluation.conditions import MAX_WORDS, covered_by
 from models.formats.conditions import ConditionTriplet, parse_conditions
-from models.formats.fields import FieldReader, RecordError
+from models.formats.fields import FieldReader
 
 # A conclusion with fewer of its words in passage and condition is about something else, or in
 # another language.

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.errors import UserError
 from common.files import AppendLog, atomic_directory, atomic_write
 from inference.indexes.knowledge_base.entries import (
     Entry,
@@ -28,7 +29,7 @@ INDEX_FOLDER = "index"
 ABOUT_FILE = "about.json"
 
 
-class DuplicateDocumentError(ValueError):
+class DuplicateDocumentError(UserError, ValueError):
     """Two different documents under one id; the message names it."""
 
 
@@ -96,7 +97,7 @@ def _output(where: str, record: Mapping[str, Any]) -> Output:
     )
 
 
-class KnowledgeBaseError(ValueError):
+class KnowledgeBaseError(UserError, ValueError):
     """A folder that cannot serve as the knowledge base; the message says which and why."""
 
 

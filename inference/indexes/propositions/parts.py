@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import RecordError, UserError
 from common.files import atomic_directory, atomic_write
 from inference.retrieval.passages import IndexMismatchError
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
-from models.formats.fields import FieldReader, RecordError, read_triple
+from models.formats.fields import FieldReader, read_triple
 from models.formats.triples import Triple
 
 FORMAT_VERSION = 1
@@ -26,7 +27,7 @@ VECTORS_FILE = "vectors.npy"
 REMEDY = "Build the index again with inference/build_propositions.py"
 
 
-class PropositionIndexError(ValueError):
+class PropositionIndexError(UserError, ValueError):
     """A folder that cannot serve as the proposition index; the message says which and why."""
 
 

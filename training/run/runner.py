@@ -20,13 +20,9 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase, PrinterCallback
 from transformers.utils import logging as transformers_logging
 
-from common.cache import CacheFolderError
+from common.errors import UserError
 from common.tables import emit_json
-from models.component import ALL_LINEAR, trainable_bytes
-from models.files.backbone import BackboneNotFoundError
-from models.files.checkpoint import CheckpointError
-from models.files.sentence_encoder import EncoderNotFoundError
-from models.formats.fields import RecordError
+from models.parts.adapters import ALL_LINEAR, trainable_bytes
 from training.fit.command import add_fit_options, estimate
 from training.fit.sketch import Outline
 from training.loop.callbacks import EarlyStopping, Progress, TensorBoard
@@ -40,54 +36,28 @@ from training.loop.preemption import (
 )
 from training.loop.schedule import Clock, StopAtBudget
 from training.loop.trainer import ComponentTrainer
-from training.recipe.arguments import check_launch, training_arguments
-from training.recipe.report import (
+from training.recipe.errors import (
+    DataWorkerError,
+    any_process,
+    together,
+)
+from training.recipe.samples import SampleSet
+from training.recipe.settings import T2TSettings, load_config
+from training.run.arguments import check_launch, training_arguments
+from training.run.report import (
     estimate_cost,
     print_metrics,
     print_parameters,
     print_plan,
     print_sample,
 )
-from training.recipe.run_folder import History, claimed, record_start
-from training.recipe.samples import SampleSet
-from training.recipe.settings import ConfigError, T2TSettings, load_config
-from training.recipe.validation import Collate
+from training.run.run_folder import History, claimed, record_start
+from training.run.validation import Collate
 from training.saving.checkpoints import TRAINING_STATE, check_room, install_component
-from training.saving.errors import (
-    CutLabelsError,
-    DataWorkerError,
-    EmptyDataError,
-    LaunchError,
-    LossSpikeError,
-    NonFiniteLossError,
-    OtherProcessError,
-    ResumeError,
-    RunFolderError,
-    any_process,
-    together,
-)
 
 logger = logging.getLogger(__name__)
 SettingsT = TypeVar("SettingsT", bound=T2TSettings)
 Validator = Callable[[Accelerator], dict[str, float]]
-EXPECTED_ERRORS = (
-    ConfigError,
-    RecordError,
-    CutLabelsError,
-    LaunchError,
-    NonFiniteLossError,
-    LossSpikeError,
-    DataWorkerError,
-    OtherProcessError,
-    ResumeError,
-    RunFolderError,
-    CheckpointError,
-    BackboneNotFoundError,
-    CacheFolderError,
-    EncoderNotFoundError,
-    EmptyDataError,
-    FileNotFoundError,
-)
 
 
 @dataclass
@@ -137,7 +107,7 @@ def run_command(
         with listening(settings.train.stop_signal) as stop:
             args = training_arguments(settings)
             metrics = _claim_and_train(settings, args, prepare, stop)
-    except EXPECTED_ERRORS as error:
+    except (UserError, FileNotFoundError) as error:
         sys.exit(f"{name}: {error}")
     except StoppedBySignal as error:
         logger.warning("%s", error)

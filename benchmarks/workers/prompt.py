@@ -1,6 +1,6 @@
 """One part of the comparison in a process of its own; its last line is one JSON object.
 
-deep_prompt.py starts it: python -m benchmarks.harness.prompt_worker FOLDER {parity,CONTESTANT}
+deep_prompt.py starts it: python -m benchmarks.workers.prompt FOLDER {parity,CONTESTANT}
 """
 
 import argparse
@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.harness.prompt_contestants import CONTESTANTS, Literal, Ours, PromptSettings, build
-from benchmarks.harness.worker import LEARNING_RATE, MEMORY_UNIT
+from benchmarks.workers.prompt_contestants import CONTESTANTS, Literal, Ours, PromptSettings, build
+from benchmarks.workers.step import LEARNING_RATE, MEMORY_UNIT
 from common.tables import emit_json
 
 PARITY_LENGTH = 24

@@ -1,6 +1,6 @@
 """One part of the comparison in a process of its own; its last line is one JSON object.
 
-train_step.py starts it: python -m benchmarks.harness.worker FOLDER {prepare,parity,CONTESTANT}
+train_step.py starts it: python -m benchmarks.workers.step FOLDER {prepare,parity,CONTESTANT}
 """
 
 import argparse
@@ -35,7 +35,7 @@ def build_step(contestant: Contestant, workload: Workload, settings: StepSetting
         from benchmarks.peers.bare_lm import BareLanguageModelStep
 
         return BareLanguageModelStep(workload, settings, contestant.dtype)
-    from benchmarks.harness.parity import GraphLLMStep
+    from benchmarks.workers.parity import GraphLLMStep
 
     with_graph = contestant.kind == "graph_llm"
     return GraphLLMStep(workload, settings, contestant.dtype, with_graph)
@@ -77,7 +77,7 @@ def run(part: str, folder: Path) -> dict[str, Any]:
         return {"workload": summary(write_workload(folder, settings))}
     workload = read_workload(folder, settings)
     if part == "parity":
-        from benchmarks.harness.parity import check_parity
+        from benchmarks.workers.parity import check_parity
 
         parity = check_parity(workload, settings)
         return {**asdict(parity), "max_abs_diff": parity.max_abs_diff}

@@ -15,7 +15,7 @@ from models.graph_llm import GraphLLM
 from models.parts.graph import EncodedGraphs, collate_graphs
 from models.processors.ras import RasProcessor
 from training.recipe.samples import TrainingSample
-from training.recipe.validation import generate_texts, pad_left
+from training.run.validation import generate_texts, pad_left
 from training.saving.sharding import is_sharded
 
 

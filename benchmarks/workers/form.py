@@ -1,6 +1,6 @@
 """One process of a measured training: the recipe's own trainer, its steps timed.
 
-    python -m benchmarks.harness.form_worker --out OUT.json --config RECIPE [key=value ...]
+    python -m benchmarks.workers.form --out OUT.json --config RECIPE [key=value ...]
 
 The main process writes OUT.json. Started alone or by torchrun.
 """
@@ -21,10 +21,10 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from training.loop.schedule import Clock
-from training.recipe.arguments import check_launch, training_arguments
-from training.recipe.run import Recipe, trainer_of
+from training.recipe.errors import together
 from training.recipe.settings import RasSettings, T2TSettings, TriRagSettings, load_config
-from training.saving.errors import together
+from training.run.arguments import check_launch, training_arguments
+from training.run.runner import Recipe, trainer_of
 
 SETTINGS: dict[str, type[T2TSettings]] = {
     "t2t": T2TSettings,

@@ -7,10 +7,12 @@ import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import gather_object
 
+from common.errors import UserError
+
 T = TypeVar("T")
 
 
-class NonFiniteLossError(RuntimeError):
+class NonFiniteLossError(UserError, RuntimeError):
     """A loss or gradient is not a number; the optimizer has not stepped on it."""
 
     def __init__(self, what: str, step: int, sample_ids: Sequence[str]) -> None:
@@ -22,7 +24,7 @@ class NonFiniteLossError(RuntimeError):
         )
 
 
-class LossSpikeError(RuntimeError):
+class LossSpikeError(UserError, RuntimeError):
     """A loss far above those before it; the optimizer has not stepped on it."""
 
     def __init__(self, loss: float, usual: float, step: int, sample_ids: Sequence[str]) -> None:
@@ -34,7 +36,7 @@ class LossSpikeError(RuntimeError):
         )
 
 
-class DataWorkerError(RuntimeError):
+class DataWorkerError(UserError, RuntimeError):
     """A process that collates batches died."""
 
     def __init__(self, cause: BaseException) -> None:
@@ -45,7 +47,7 @@ class DataWorkerError(RuntimeError):
         )
 
 
-class CutLabelsError(ValueError):
+class CutLabelsError(UserError, ValueError):
     """Samples whose label does not fit, found before the training starts."""
 
     def __init__(self, sample_ids: Sequence[str], shown: int = 20) -> None:
@@ -59,15 +61,15 @@ class CutLabelsError(ValueError):
         )
 
 
-class ResumeError(ValueError):
+class ResumeError(UserError, ValueError):
     """A checkpoint that this training cannot go on from; the message says why and what helps."""
 
 
-class LaunchError(RuntimeError):
+class LaunchError(UserError, RuntimeError):
     """The processes that started are not the ones that were asked for."""
 
 
-class OtherProcessError(RuntimeError):
+class OtherProcessError(UserError, RuntimeError):
     """Another process of this training failed, and says why itself."""
 
     def __init__(self, processes: Sequence[int]) -> None:
@@ -75,11 +77,11 @@ class OtherProcessError(RuntimeError):
         super().__init__(f"process {listed} cannot start; see its own message")
 
 
-class RunFolderError(RuntimeError):
+class RunFolderError(UserError, RuntimeError):
     """A run's folder is in use, or holds another training that would be lost."""
 
 
-class EmptyDataError(ValueError):
+class EmptyDataError(UserError, ValueError):
     """A data file without a usable sample; the message names it."""
 
 

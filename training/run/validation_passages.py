@@ -13,10 +13,10 @@ from models.formats.conditions import parse_conditions
 from models.formats.records import TriplesSample
 from models.formats.triples import format_triples, parse_triples
 from models.processors.passages import ConditionedPassage, PassageProcessor
-from training.recipe.run import Validator
 from training.recipe.samples import Collator, SampleSet, SourceT, choose
 from training.recipe.settings import T2TSettings
-from training.recipe.validation import generate_about, validation_loss
+from training.run.runner import Validator
+from training.run.validation import generate_about, validation_loss
 
 
 def passage_validator(

@@ -22,13 +22,13 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from common.files import AppendLog, atomic_write
 from models.files.checkpoint import METRICS_FILE, package_versions, sha256_of
+from training.recipe.errors import RunFolderError
 from training.saving.checkpoints import checkpoint_step, checkpoints
-from training.saving.errors import RunFolderError
 
 HISTORY_FILE = "history.jsonl"
 REMEDY = "Delete the line, or the file: a resumed run writes it anew from its checkpoint"
 RUN_FILE = "run.json"
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # Beside those that decide what weights compute.
 FURTHER_PACKAGES = ("accelerate", "datasets", "deepspeed", "numpy")
 SLURM = ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")

@@ -1,0 +1,155 @@
+"""Adapters on a frozen backbone: LoRA as plain PEFT reads it, casting, and a step's loss."""
+
+import shutil
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
+from safetensors.torch import load_file, save_file
+from torch import FloatTensor, Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutput
+
+from models.parts.loss import decoder_body, label_loss, step_loss, unwrapped
+
+ALL_LINEAR = "all-linear"
+
+
+ADAPTER_CONFIG = "adapter_config.json"
+
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+
+def add_lora(
+    model: PreTrainedModel,
+    rank: int,
+    alpha: float,
+    dropout: float,
+    targets: list[str] | str,
+    backbone: str,
+) -> PeftModel:
+    """Freeze a backbone and add trainable adapters, kept in float32 whatever its own dtype.
+
+    Args:
+        model: the backbone; its layers are replaced in place.
+        rank, alpha, dropout: of LoRA.
+        targets: module names, or "all-linear" (every linear layer but the LM head).
+        backbone: the name that the adapter's configuration gives its base model.
+    """
+    seq2seq = model.config.is_encoder_decoder
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,  # type: ignore[arg-type]
+        lora_dropout=dropout,
+        target_modules=targets,
+        task_type=TaskType.SEQ_2_SEQ_LM if seq2seq else TaskType.CAUSAL_LM,
+    )
+    was_training = model.training
+    adapted = get_peft_model(model, config, autocast_adapter_dtype=True)
+    adapted.peft_config["default"].base_model_name_or_path = backbone
+    # PEFT leaves the new dropout in training mode on a model in eval mode.
+    adapted.train(was_training)
+    return adapted
+
+
+def save_adapter(model: PeftModel, folder: Path) -> None:
+    """Write adapter_config.json and adapter_model.safetensors into a folder; no frozen weight."""
+    backbone = model.peft_config["default"].base_model_name_or_path
+    model.save_pretrained(str(folder), save_embedding_layers=False)
+    model.peft_config["default"].base_model_name_or_path = backbone
+    # PEFT's model card names local paths and says nothing that config.json does not.
+    (folder / "README.md").unlink(missing_ok=True)
+
+
+def copy_adapter_config(source: Path, target: Path) -> None:
+    """Copy adapter_config.json; a layer-wise soft prompt is no PEFT adapter and has none."""
+    if (source / ADAPTER_CONFIG).is_file():
+        shutil.copyfile(source / ADAPTER_CONFIG, target / ADAPTER_CONFIG)
+
+
+def load_adapter(model: PreTrainedModel, folder: Path, is_trainable: bool = False) -> PeftModel:
+    """Put a saved adapter on its backbone."""
+    return PeftModel.from_pretrained(
+        model, str(folder), is_trainable=is_trainable, autocast_adapter_dtype=True
+    )
+
+
+def trainable_bytes(model: nn.Module) -> int:
+    """Count the bytes of the parameters that train, which is about what a checkpoint takes."""
+    return sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+
+
+def backbone_autocast(backbone: PreTrainedModel) -> AbstractContextManager[Any]:
+    """Autocast to the backbone's dtype, so that float32 adapters compute in it; none in float32."""
+    dtype = backbone.dtype
+    return torch.autocast(backbone.device.type, dtype, enabled=dtype != torch.float32)
+
+
+def leave_casting_to_autocast(model: nn.Module) -> None:
+    """Keep PEFT from turning activations into float32 copies in front of every adapter."""
+    for module in model.modules():
+        if isinstance(module, BaseTunerLayer):
+            module.cast_input_dtype_enabled = False  # type: ignore[assignment]
+
+
+def attention_inputs(attention_mask: Tensor | None) -> dict[str, Tensor]:
+    """Mask and positions for a decoder; neither where all padding is on the right.
+
+    Attention is then plainly causal, which has faster kernels than an explicit mask.
+    """
+    if attention_mask is None or bool((attention_mask.diff(dim=1) <= 0).all()):
+        return {}
+    positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
+    return {"attention_mask": attention_mask, "position_ids": positions}
+
+
+def causal_loss(
+    model: nn.Module,
+    attention_mask: Tensor | None,
+    labels: Tensor,
+    num_items_in_batch: Tensor | int | None = None,
+    **decoder_inputs: Any,
+) -> CausalLMOutput:
+    """Compute the token-weighted loss of a batch, with logits at label positions at most.
+
+    Args:
+        model: a causal language model, PEFT-wrapped or not.
+        attention_mask: [B, T]; None where padding, if any, is on the right.
+        labels: [B, T] aligned with the input, -100 outside the label.
+        num_items_in_batch: label tokens of the whole optimizer step; None: of this batch.
+        decoder_inputs: `input_ids` or `inputs_embeds`, and `deep_prompt` where there is one.
+
+    Returns:
+        `loss`, and `logits` [L, vocabulary] of the L label positions; none while training.
+    """
+    backbone = unwrapped(model)
+    with backbone_autocast(backbone):
+        states = decoder_body(model)(
+            use_cache=False, **attention_inputs(attention_mask), **decoder_inputs
+        ).last_hidden_state
+        lm_head = backbone.get_output_embeddings()
+        inputs = (states, labels, lm_head, num_items_in_batch, backbone.config)
+        if backbone.training:
+            return CausalLMOutput(loss=cast(FloatTensor, step_loss(*inputs)))
+        loss, logits, _ = label_loss(*inputs)
+    return CausalLMOutput(loss=cast(FloatTensor, loss), logits=cast(FloatTensor, logits))
+
+
+def last_position(device: torch.device) -> Tensor:
+    """What to pass as `logits_to_keep`.
+
+    As a number it makes transformers hand the head a strided slice, and PyTorch then copies the
+    whole vocabulary's weights once a prompt on a CPU; indices give a small tensor of their own.
+    """
+    return torch.tensor([-1], device=device)
+
+
+def copy_weights(source: Path, target: Path, dtype: torch.dtype) -> None:
+    """Write every safetensors file of `source` into `target`, which may be `source` itself."""
+    for path in source.glob("*.safetensors"):
+        tensors = {name: tensor.to(dtype) for name, tensor in load_file(path).items()}
+        save_file(tensors, target / path.name, metadata={"format": "pt"})
