@@ -138,6 +138,8 @@ def _become(
         opened = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.dup2(opened, number)
         os.close(opened)
+    # As in an interpreter of one's own, also where a shell that runs in the background ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

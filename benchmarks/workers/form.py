@@ -21,7 +21,7 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from training.loop.schedule import Clock
-from training.recipe.errors import together
+from training.recipe.agreement import leave_processes_in_order, together
 from training.recipe.settings import RasSettings, T2TSettings, TriRagSettings, load_config
 from training.run.arguments import check_launch, training_arguments
 from training.run.runner import Recipe, trainer_of
@@ -108,6 +108,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     arguments = parser.parse_args()
     figures = measure(arguments.config, arguments.overrides)
+    leave_processes_in_order()
     if figures is not None:
         arguments.out.write_text(json.dumps(figures), encoding="utf-8")
 

@@ -9,7 +9,8 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from training.recipe.errors import LossSpikeError, NonFiniteLossError, summed
+from training.recipe.agreement import summed
+from training.recipe.errors import LossSpikeError, NonFiniteLossError
 from training.recipe.samples import FILLING_ID
 
 # Steps that a usual loss is the median of, and how many of them it takes at least.

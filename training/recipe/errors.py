@@ -1,15 +1,8 @@
-"""Errors that stop a training, and what its processes decide together before one stops."""
+"""Errors that stop a training, each with what it is about in its message."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
-
-import torch
-from accelerate import Accelerator, PartialState
-from accelerate.utils import gather_object
+from collections.abc import Sequence
 
 from common.errors import UserError
-
-T = TypeVar("T")
 
 
 class NonFiniteLossError(UserError, RuntimeError):
@@ -83,38 +76,3 @@ class RunFolderError(UserError, RuntimeError):
 
 class EmptyDataError(UserError, ValueError):
     """A data file without a usable sample; the message names it."""
-
-
-def any_process(accelerator: Accelerator, mine: bool) -> bool:
-    """Whether at least one process says so."""
-    return summed(accelerator, [float(mine)])[0] > 0
-
-
-def summed(accelerator: Accelerator, mine: list[float]) -> list[float]:
-    """Numbers added up over all processes."""
-    if accelerator.num_processes == 1:
-        return mine
-    values = torch.tensor(mine, dtype=torch.float64, device=accelerator.device)
-    total: list[float] = accelerator.reduce(values, "sum").tolist()
-    return total
-
-
-def together(action: Callable[[], T]) -> T:
-    """Run an action that makes no use of the other processes; where one fails, all stop.
-
-    Raises:
-        OtherProcessError: it failed elsewhere; there the error itself is raised.
-    """
-    failure: Exception | None = None
-    try:
-        result = action()
-    except Exception as error:
-        failure = error
-    state = PartialState()
-    if state.num_processes > 1:
-        failed = gather_object([state.process_index] if failure is not None else [])
-        if failed and failure is None:
-            raise OtherProcessError(failed)
-    if failure is not None:
-        raise failure
-    return result

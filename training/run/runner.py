@@ -36,11 +36,8 @@ from training.loop.preemption import (
 )
 from training.loop.schedule import Clock, StopAtBudget
 from training.loop.trainer import ComponentTrainer
-from training.recipe.errors import (
-    DataWorkerError,
-    any_process,
-    together,
-)
+from training.recipe.agreement import any_process, leave_processes_in_order, together
+from training.recipe.errors import DataWorkerError
 from training.recipe.samples import SampleSet
 from training.recipe.settings import T2TSettings, load_config
 from training.run.arguments import check_launch, training_arguments
@@ -129,7 +126,9 @@ def _claim_and_train(
 
         recipe = together(start)
         try:
-            return run_training(recipe, args, stop)
+            metrics = run_training(recipe, args, stop)
+            leave_processes_in_order()
+            return metrics
         except StoppedBySignal:
             if args.should_save and settings.train.slurm_requeue and stop.is_to_requeue:
                 requeue()

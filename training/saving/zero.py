@@ -19,7 +19,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from models.kernels.cpu_lora import CpuLoraLinear
-from training.recipe.errors import LaunchError, summed
+from training.recipe.agreement import summed
+from training.recipe.errors import LaunchError
 
 ZERO_ASKED = "ACCELERATE_USE_DEEPSPEED"
 STAGES = (2, 3)
