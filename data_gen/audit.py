@@ -20,7 +20,7 @@ from data_gen.audits.findings import Choice
 from data_gen.audits.inputs import split_files
 from data_gen.audits.report import finding_rows, report_of, write_report
 from data_gen.audits.run import Audit, Settings
-from data_gen.build.cards import WORDS_UNIT, token_counter
+from data_gen.builds.cards import WORDS_UNIT, token_counter
 from data_gen.sources.arguments import question_file
 
 TABLE_4 = ["task", "what", "paper", "here"]

@@ -17,9 +17,9 @@ from typing import Any
 
 from common.commands import one_line_errors
 from common.tables import emit_json, print_table
-from data_gen.build.cards import InstructionFigures, token_counter, write_card
-from data_gen.build.helpers import HelpersBuild
-from data_gen.build.write_splits import write_splits
+from data_gen.builds.cards import InstructionFigures, token_counter, write_card
+from data_gen.builds.helpers import HelpersBuild
+from data_gen.builds.write_splits import write_splits
 from data_gen.samples.helpers import CHOICES
 from data_gen.samples.labels import CheckedSamples, check_labels
 from data_gen.samples.material import SampleOptions

@@ -15,8 +15,8 @@ from typing import Any
 from common.commands import one_line_errors
 from common.shards import WHOLE
 from common.tables import emit_json, print_table
-from data_gen.build.shards import add_shard_option, report_shard, write_shard
-from data_gen.build.subq import SubqBuild, finish_subq
+from data_gen.builds.shards import add_shard_option, report_shard, write_shard
+from data_gen.builds.subq import SubqBuild, finish_subq
 from data_gen.sources.arguments import add_common_options, named_path, parse_options, share
 from data_gen.streaming.files import output
 

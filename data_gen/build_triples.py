@@ -13,9 +13,9 @@ from typing import Any
 from common.commands import one_line_errors
 from common.shards import WHOLE
 from common.tables import emit_json, print_table
-from data_gen.build.shards import add_shard_option, report_shard, write_shard
-from data_gen.build.triples import QA_SOURCES, TriplesBuild, add_triples_options
-from data_gen.build.triples_files import finish_triples
+from data_gen.builds.shards import add_shard_option, report_shard, write_shard
+from data_gen.builds.triples import QA_SOURCES, TriplesBuild, add_triples_options
+from data_gen.builds.triples_files import finish_triples
 from data_gen.sources.arguments import add_common_options, named_path, parse_options
 from data_gen.sources.open_source import TRIPLE_SOURCES
 from data_gen.streaming.files import output

@@ -16,11 +16,11 @@ from typing import Any
 
 from common.commands import one_line_errors
 from data_gen import build_conditions, build_subq, build_triples
-from data_gen.build.conditions import finish_conditions
-from data_gen.build.found import Found, PassageItem
-from data_gen.build.shard_check import ShardFolder, merged_items, merged_look_ups, open_shards
-from data_gen.build.subq import QuestionSamples, finish_subq
-from data_gen.build.triples_files import finish_triples
+from data_gen.builds.conditions import finish_conditions
+from data_gen.builds.found import Found, PassageItem
+from data_gen.builds.shard_check import ShardFolder, merged_items, merged_look_ups, open_shards
+from data_gen.builds.subq import QuestionSamples, finish_subq
+from data_gen.builds.triples_files import finish_triples
 from data_gen.streaming.files import output
 
 Merge = Callable[[Sequence[ShardFolder], argparse.Namespace, Path, Path], dict[str, Any]]

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from common.commands import one_line_errors
 from common.files import atomic_write
 from common.tables import emit_json, print_table
-from data_gen.build.cards import write_card
+from data_gen.builds.cards import write_card
 from data_gen.facts.held_out import Groups, HeldOutQuestions, QuestionGroups, choose_dev
 from data_gen.sources.arguments import SkippedRecords, question_file, share, source_entry
 from data_gen.sources.open_source import read_questions

@@ -45,7 +45,7 @@ FLOORS = [
     "data_gen/world",
     "data_gen/facts",
     "data_gen/samples",
-    "data_gen/build",
+    "data_gen/builds",
     "data_gen/teacher",
     "data_gen/hotpot_subq",
     "data_gen/audits",

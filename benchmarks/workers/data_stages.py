@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from data_gen import build_subq, build_triples, merge_shards, to_parquet
-from data_gen.build.cards import RasFigures, TriplesFigures
-from data_gen.build.found import PassageItem
-from data_gen.build.shards import ITEMS
-from data_gen.build.subq import QuestionSamples
-from data_gen.build.write_splits import write_splits
+from data_gen.builds.cards import RasFigures, TriplesFigures
+from data_gen.builds.found import PassageItem
+from data_gen.builds.shards import ITEMS
+from data_gen.builds.subq import QuestionSamples
+from data_gen.builds.write_splits import write_splits
 from data_gen.samples.labels import LabelCheck
 from data_gen.sources.open_source import read_questions, read_triples
 from data_gen.sources.splits import DEFAULT_FRACTIONS

@@ -6,7 +6,7 @@ from typing import Any
 
 from data_gen.audits.findings import Choice, Example, Finding, Reservoir, Severity, graded
 from data_gen.audits.table import Seen, Spread
-from data_gen.build.cards import graph_sizes
+from data_gen.builds.cards import graph_sizes
 from data_gen.samples.sampling import foretold_share
 from models.formats.planning import PlanAction
 from models.formats.records import RasSample

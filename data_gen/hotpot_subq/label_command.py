@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from common.tables import emit_json, print_table
-from data_gen.build.cards import RasFigures, token_counter, write_card
-from data_gen.build.write_splits import write_splits
+from data_gen.builds.cards import RasFigures, token_counter, write_card
+from data_gen.builds.write_splits import write_splits
 from data_gen.facts.held_out import HeldOutQuestions
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.hotpot_subq.direct_answers import read_right_ids

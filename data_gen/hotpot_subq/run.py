@@ -12,6 +12,7 @@ from data_gen.teacher.caller import CallLimits, RetryPolicy
 from data_gen.teacher.prompts import most_input_tokens, request_text
 from data_gen.teacher.spending import Prices, SpendCap
 from inference.engines.contract import ENGINE_KINDS, EngineOptions, Request
+from models.files.backbone import resolve_dtype
 
 LOCAL_ENGINES = tuple(kind for kind in ENGINE_KINDS if kind != "openai")
 ENDPOINT_TIMEOUT = 120.0
@@ -96,7 +97,7 @@ def add_call_options(parser: argparse.ArgumentParser, max_new_tokens: int) -> No
         "--engine", choices=LOCAL_ENGINES, default="auto",
         help="what runs a model here (%(default)s: vLLM where it is installed)",
     )  # fmt: skip
-    add("--dtype", choices=("bfloat16", "float16", "float32", "auto"), default="bfloat16")
+    add("--dtype", choices=("native", "bfloat16", "float16", "float32", "auto"), default="native")
 
 
 def check_call_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -136,5 +137,7 @@ def call_limits(options: argparse.Namespace, remote: bool) -> CallLimits:
 def engine_options(options: argparse.Namespace) -> EngineOptions:
     """How a model that runs here is run."""
     return EngineOptions(
-        kind=options.engine, dtype=options.dtype, max_batch_size=options.concurrency
+        kind=options.engine,
+        dtype=resolve_dtype(options.dtype),
+        max_batch_size=options.concurrency,
     )

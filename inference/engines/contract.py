@@ -86,7 +86,7 @@ class EngineOptions:
     """What a command line says about its engine.
 
     kind: "auto" is vLLM where it is installed and serves the model, transformers otherwise.
-    dtype: "auto" (as stored), "bfloat16", "float16" or "float32".
+    dtype: "auto" (as stored), "bfloat16", "float16" or "float32"; "native" is made one of these.
     max_batch_size: requests that run at once; to an endpoint, in flight.
     merge_adapters: of transformers: each adapter in a copy of the backbone.
     gpu_memory_utilization, tensor_parallel_size, max_model_len, compile: of vLLM, see VLLMSettings.
@@ -96,7 +96,7 @@ class EngineOptions:
     """
 
     kind: str = "auto"
-    dtype: str = "bfloat16"
+    dtype: str = "native"
     max_batch_size: int = 64
     merge_adapters: bool = True
     gpu_memory_utilization: float = 0.9

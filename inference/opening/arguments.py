@@ -19,12 +19,13 @@ from inference.retrieval.passages import (
     documents_of_questions,
     load_corpus,
 )
+from models.files.backbone import resolve_dtype
 
 # Under the same name there and here; an endpoint's address and key are the environment's, its
 # retries the defaults.
 ELSEWHERE = ("kind", "base_url", "api_key", "max_retries", "timeout")
 OPTIONS = [field.name for field in fields(EngineOptions) if field.name not in ELSEWHERE]
-DTYPES = ("bfloat16", "float16", "float32", "auto")
+DTYPES = ("native", "bfloat16", "float16", "float32", "auto")
 
 
 class OptionsError(UserError, ValueError):
@@ -84,7 +85,12 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
         help="what runs the models: auto is vLLM where it is installed, transformers otherwise "
         "(default: %(default)s)",
     )
-    add("--dtype", choices=DTYPES, help="of the backbone's weights (default: %(default)s)")
+    add(
+        "--dtype",
+        choices=DTYPES,
+        help="of the backbone's weights; native: bfloat16 where this machine computes in it, else "
+        "float32; auto: as stored (default: %(default)s)",
+    )
     add(
         "--max-batch-size",
         type=positive_int,
@@ -127,6 +133,8 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
 def engine_options_from(arguments: Namespace) -> EngineOptions:
     """The engine's options out of a parsed command line."""
     given = {name: getattr(arguments, name) for name in OPTIONS}
+    # As it is on this machine, so that an evaluation's folder says it.
+    given["dtype"] = resolve_dtype(given["dtype"])
     return EngineOptions(kind=arguments.engine, **given)
 
 

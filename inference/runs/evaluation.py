@@ -1,39 +1,42 @@
 """One evaluation: a loop over a data set, every answer on disk as it comes."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
-from inference.loops.trace import Loop
-from inference.loops.trace import Trace
-from models.formats.records import QuestionRecord
 import itertools
 import json
+import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
 from tqdm import tqdm
+
+from common.errors import RecordError
 from common.provenance import provenance
 from common.shards import WHOLE, Shard
-from evaluation.significance import scores_by_type
 from evaluation.runs import RESULTS_FILE
+from evaluation.significance import scores_by_type
 from inference.engines.contract import Engine
-from inference.runs.log import EvaluationLog, EvaluationLogError
-from inference.runs.log import shard_card
-from inference.runs.scores import GoldPassages
 from inference.indexes.cost import read_cost
-from inference.opening.loop_options import OWN_OPTIONS, T2RAG, TH_RAG, helpers_of
-from inference.opening.loop_options import LOOPS_OVER_CORPUS, LOOPS_OVER_TRIPLES, LoopOptions
+from inference.loops.trace import Loop, Trace
 from inference.opening.loop import open_loop
-from inference.retrieval.passages import Passage, load_corpus
-from inference.retrieval.passages import documents_of_questions
-from inference.runs.scores import scored_trace, summarise
+from inference.opening.loop_options import (
+    LOOPS_OVER_CORPUS,
+    LOOPS_OVER_TRIPLES,
+    OWN_OPTIONS,
+    T2RAG,
+    TH_RAG,
+    LoopOptions,
+    helpers_of,
+)
+from inference.retrieval.passages import Passage, documents_of_questions, load_corpus
+from inference.runs.log import EvaluationLog, EvaluationLogError, shard_card
+from inference.runs.scores import GoldPassages, scored_trace, summarise
 from models.files.checkpoint import component_fingerprint, read_component_config
-from common.errors import RecordError
 from models.formats.records import QuestionRecord, read_records
 from models.graph_llm import GraphLLMConfig
 

@@ -1,16 +1,16 @@
 """An evaluation's folder: every answer is on disk at once, and parts of a run are put together."""
 
-from common.errors import UserError
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from common.errors import UserError
 from common.files import AppendLog, atomic_write
-from evaluation.runs import PROGRESS_FILE, RESULTS_FILE, TRACES_FILE
-import hashlib
-from dataclasses import dataclass
 from common.shards import Shard, ShardError, check_numbers
-from evaluation.runs import TRACES_FILE
+from evaluation.runs import PROGRESS_FILE, RESULTS_FILE, TRACES_FILE
 from models.formats.records import QuestionRecord
 
 SETTINGS_FILE = "settings.json"

@@ -1,22 +1,24 @@
 """Traces with their scores: what annotation says of each, and what a whole run came to."""
 
-from collections.abc import Iterable, Sequence
-from evaluation.runs import NeededFact, Stage, blame
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.tables import print_table
+from evaluation.answers import exact_match, token_f1
+from evaluation.runs import NeededFact, Stage, blame, count_stages
+from evaluation.significance import (
+    COLUMNS,
+    bootstrap_interval,
+    places_by_type,
+    scores_by_type,
+    type_rows,
+)
+from inference.loops.ras import context_passages
 from inference.loops.trace import Trace
 from inference.retrieval.passages import Passage
 from models.formats.planning import one_line
 from models.formats.records import QuestionRecord
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-from evaluation.answers import exact_match, token_f1
-from evaluation.significance import scores_by_type
-from evaluation.runs import count_stages
-from evaluation.significance import bootstrap_interval
-from inference.loops.ras import context_passages
-from collections.abc import Mapping, Sequence
-from common.tables import print_table
-from evaluation.significance import COLUMNS, places_by_type, type_rows
 
 COSTS = ("llm_calls", "input_tokens", "output_tokens", "weighted_tokens")
 

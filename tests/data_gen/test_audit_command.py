@@ -10,7 +10,7 @@ import pytest
 
 from data_gen.audits.inputs import split_files
 from data_gen.audits.run import Audit, Settings
-from data_gen.build.cards import token_counter
+from data_gen.builds.cards import token_counter
 from tests.data_gen.audited_sets import (
     Splits,
     by_id,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from data_gen.audits.findings import Choice, Finding, Severity
 from data_gen.audits.inputs import split_files
 from data_gen.audits.run import Audit, Settings
-from data_gen.build.cards import token_counter
+from data_gen.builds.cards import token_counter
 from tests.data_gen.audited_sets import (
     CARD,
     Record,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from data_gen.build.shards import ITEMS
-from data_gen.build.triples import QA_SOURCES
+from data_gen.builds.shards import ITEMS
+from data_gen.builds.triples import QA_SOURCES
 from tests.data_gen.build_inputs import write_inputs, write_lines
 from tests.data_gen.test_build_pins import BUILDERS
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from common.shards import WHOLE, Shard, shard
 from data_gen import merge_shards
-from data_gen.build.shards import ITEMS
+from data_gen.builds.shards import ITEMS
 from tests.data_gen.build_inputs import wiki, write_inputs, write_lines
 from tests.data_gen.test_build_commands import run
 from tests.data_gen.test_build_pins import BUILDERS, PINS, hashes

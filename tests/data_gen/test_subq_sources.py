@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data_gen.build.questions import world_triples
+from data_gen.builds.questions import world_triples
 from data_gen.facts.passage_triples import PassageTriples
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, TriplesSample, write_records

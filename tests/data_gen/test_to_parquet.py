@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_gen import to_parquet
-from data_gen.build import parquet as parquet_rows
-from data_gen.build.parquet import licence_ids
+from data_gen.builds import parquet as parquet_rows
+from data_gen.builds.parquet import licence_ids
 from data_gen.sources.open_source import read_triples
 from models.formats.planning import HistoryStep
 from models.formats.records import (

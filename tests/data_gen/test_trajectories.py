@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.build.questions import prepare_questions
+from data_gen.builds.questions import prepare_questions
 from data_gen.facts.passage_search import PassageSearch
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.solving_steps import (

@@ -14,6 +14,7 @@ from models.files.backbone import (
     load_backbone,
     load_tokenizer,
     resolve_backbone,
+    resolve_dtype,
 )
 from models.parts.adapters import add_lora
 from tests.tiny import tiny_backbone, tiny_tokenizer
@@ -28,6 +29,34 @@ def test_folders_load_in_the_dtype_asked_for(tmp_path: Path) -> None:
     assert model.config._attn_implementation == "sdpa"
     with pytest.raises(ValueError, match="dtype 'int3'"):
         load_backbone(name, "int3")
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        ({"avx2": True, "avx512_bf16": False}, torch.float32),
+        ({"avx512_bf16": True}, torch.bfloat16),
+        ({"amx_bf16": True}, torch.bfloat16),
+        ({}, torch.float32),
+    ],
+)
+def test_the_native_dtype_is_what_the_processor_multiplies(
+    features: dict[str, bool],
+    expected: torch.dtype,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features)
+    assert load_backbone(str(tiny_backbone(tmp_path / "tiny")), "native").dtype == expected
+
+
+def test_the_native_dtype_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for computes, expected in ((True, "bfloat16"), (False, "float32")):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_, c=computes, **__: c)
+        assert resolve_dtype("native") == expected
+    assert resolve_dtype("auto") == "auto" and resolve_dtype("float16") == "float16"
 
 
 def test_encoder_decoder_models_load_as_such(tmp_path: Path) -> None:

@@ -43,13 +43,17 @@ def backbone_config(name: str, revision: str | None = None) -> PretrainedConfig:
 def backbone_on_meta(name: str, dtype: str, revision: str | None = None) -> PreTrainedModel:
     """The backbone on the meta device: every shape, no weight; attention as on a GPU (sdpa).
 
+    dtype: of the weights; "native" is bfloat16, as on a GPU.
+
     Raises:
         ConfigError: its configuration is not there.
     """
     config = backbone_config(name, revision)
     factory = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     with torch.device("meta"):
-        model: PreTrainedModel = factory.from_config(config, dtype=DTYPES[dtype])
+        model: PreTrainedModel = factory.from_config(
+            config, dtype=DTYPES.get(dtype, torch.bfloat16)
+        )
     head: Any
     embeddings: Any
     head, embeddings = model.get_output_embeddings(), model.get_input_embeddings()

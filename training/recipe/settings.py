@@ -25,6 +25,7 @@ GROUP_OF = {"graph": "train_ras.py", "prompt": "train_tri_rag.py"}
 class Dtype(Enum):
     """How the frozen weights are kept; what is trained is always float32."""
 
+    native = "native"
     bfloat16 = "bfloat16"
     float32 = "float32"
 
@@ -81,7 +82,10 @@ class ModelSettings:
     backbone: str = setting("smollm2", "smollm2, a Hugging Face id or a folder")
     revision: str | None = setting(None, "revision of a Hugging Face id")
     start_from: str = setting("", "component folder whose weights to go on from; empty: untrained")
-    dtype: Dtype = setting(Dtype.bfloat16, "frozen weights are kept in this type")
+    dtype: Dtype = setting(
+        Dtype.native,
+        "frozen weights; native: bfloat16 where the machine computes in it, else float32",
+    )
     max_input_tokens: int = setting(512, "longest prompt")
     max_output_tokens: int = setting(256, "longest label")
     lora: LoraSettings = field(default_factory=LoraSettings)

@@ -22,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from common.errors import UserError
 from common.tables import emit_json
+from models.files.backbone import resolve_dtype
 from models.parts.adapters import ALL_LINEAR, trainable_bytes
 from training.fit.command import add_fit_options, estimate
 from training.fit.sketch import Outline
@@ -39,7 +40,7 @@ from training.loop.trainer import ComponentTrainer
 from training.recipe.agreement import any_process, leave_processes_in_order, together
 from training.recipe.errors import DataWorkerError
 from training.recipe.samples import SampleSet
-from training.recipe.settings import T2TSettings, load_config
+from training.recipe.settings import Dtype, T2TSettings, load_config
 from training.run.arguments import check_launch, training_arguments
 from training.run.report import (
     estimate_cost,
@@ -101,6 +102,8 @@ def run_command(
             estimate(arguments, settings_type, outline)
             return
         settings = load_config(settings_type, arguments.config, arguments.overrides)
+        # As it is on this machine, so that the run's record says it.
+        settings.model.dtype = Dtype(resolve_dtype(settings.model.dtype.value))
         with listening(settings.train.stop_signal) as stop:
             args = training_arguments(settings)
             metrics = _claim_and_train(settings, args, prepare, stop)

@@ -16,6 +16,7 @@ import torch
 from inference.engines.contract import EngineError
 from inference.engines.vllm.settings import VLLMSettings, lora_rank_for
 from inference.engines.vllm.soft_prefix import FOLDER_OPTION
+from models.files.backbone import resolve_dtype
 
 CONNECTOR = "SoftPrefixConnector"
 CONNECTOR_MODULE = "inference.engines.vllm.soft_prefix_connector"
@@ -101,7 +102,7 @@ def start_vllm(
     arguments = AsyncEngineArgs(
         model=model,
         revision=revision,
-        dtype=dtype,
+        dtype=resolve_dtype(dtype),
         max_model_len=settings.max_model_len,
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,

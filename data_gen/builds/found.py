@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
-from data_gen.sources.arguments import SkippedRecords
-from data_gen.streaming.counts import PlacedCounts
+
 from data_gen.labelling.labels import Agreement, added_up
-from dataclasses import dataclass
-from data_gen.streaming.counts import Place
+from data_gen.sources.arguments import SkippedRecords
+from data_gen.streaming.counts import Place, PlacedCounts
 from models.formats.conditions import ConditionTriplet
 from models.formats.records import TriplesSample
 

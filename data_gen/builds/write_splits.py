@@ -1,28 +1,19 @@
 """Samples to one file a split, the same samples to the same file in every run."""
 
-import hashlib
-from collections.abc import Sequence
-from typing import Literal
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
+
 from common.files import atomic_write
-from data_gen.sources.splits import SPLITS, Split, split_of
-from data_gen.streaming.files import ExternalSort, sort_key
-from data_gen.streaming.files import workspace
+from data_gen.sources.splits import SPLITS, hash_fraction, split_of
+from data_gen.streaming.files import ExternalSort, sort_key, workspace
 from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
 
 logger = logging.getLogger(__name__)
 Sample = TypeVar("Sample", RasSample, TriplesSample, ConditionSample, InstructionSample)
-
-
-
-
-
-
 
 
 def write_splits(

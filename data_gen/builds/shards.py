@@ -2,17 +2,19 @@
 
 import argparse
 import hashlib
-from common.shards import Shard, shard
-from data_gen.streaming.files import Spooled, to_line
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
 from tqdm import tqdm
+
+from common.shards import Shard, shard
 from common.tables import emit_json, print_table
-from data_gen.build.cards import write_card
-from data_gen.build.found import Found
+from data_gen.builds.cards import write_card
+from data_gen.builds.found import Found
 from data_gen.sources.arguments import NamedPath, file_sha256, source_file
+from data_gen.streaming.files import Spooled, to_line
 
 FORMAT = 1
 ITEMS, LOOK_UPS = "items.jsonl", "look_ups.txt"

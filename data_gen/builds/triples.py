@@ -1,29 +1,36 @@
 """Candidates for text-to-triples samples, of all sources of one build."""
 
 import argparse
-from pathlib import Path
-from data_gen.sources.arguments import named_path
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
 from tqdm import tqdm
+
 from common.shards import WHOLE, Shard
-from data_gen.facts.aligned_passages import aligned_sample, sample_id, shortened, stated_facts, supporting_texts, supporting_titles, weak_place, weak_sample
+from data_gen.builds.found import Found, PassageItem
+from data_gen.builds.shards import Deal
+from data_gen.facts.aligned_passages import (
+    aligned_sample,
+    sample_id,
+    shortened,
+    stated_facts,
+    supporting_texts,
+    supporting_titles,
+    weak_place,
+    weak_sample,
+)
 from data_gen.facts.entities import mentions
-from data_gen.build.found import Found
-from data_gen.build.found import PassageItem
 from data_gen.facts.passage_triples import MAX_TARGET_TRIPLES, passage_key
-from data_gen.build.shards import Deal
-from data_gen.sources.arguments import NamedPath, SkippedRecords, source_entry
+from data_gen.labelling.labels import Agreement, added_up, measure_labels, unlabelled_relations
+from data_gen.sources.arguments import NamedPath, SkippedRecords, named_path, source_entry
 from data_gen.sources.contract_triples import file_subsets, read_contract_triples
 from data_gen.sources.open_source import read_questions, read_triples
-from data_gen.streaming.groups import DiskGroups, PassageTable
-from data_gen.streaming.files import ExternalSort, fraction_bits, sort_key
 from data_gen.streaming.counts import Place, PlacedCounts
-from data_gen.streaming.files import from_line, to_line
-from data_gen.labelling.labels import unlabelled_relations
-from data_gen.labelling.labels import Agreement, added_up, measure_labels
+from data_gen.streaming.files import ExternalSort, fraction_bits, from_line, sort_key, to_line
+from data_gen.streaming.groups import DiskGroups, PassageTable
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
 from models.formats.triples import Triple
 

@@ -2,39 +2,37 @@
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
+from typing import Any
+
 from tqdm import tqdm
+
 from common.shards import WHOLE, Shard
+from data_gen.builds.cards import ConditionsFigures, token_counter, write_card
+from data_gen.builds.found import AFTER_SOURCES, SENTENCES, Found, PassageItem
+from data_gen.builds.triples import TriplesBuild
+from data_gen.builds.triples_files import DistinctTexts
+from data_gen.builds.write_splits import write_splits
 from data_gen.facts.aligned_passages import sample_id, supporting_titles
-from data_gen.samples.conditions import conditions_of_facts
-from data_gen.samples.conditions import as_table, is_table
-from data_gen.build.found import Found
-from data_gen.build.found import SENTENCES, PassageItem
-from data_gen.samples.conditions import conditions_of_sentences
 from data_gen.facts.solving_steps import context_passages
+from data_gen.labelling.labels import weak_triples
+from data_gen.samples.conditions import (
+    as_table,
+    conditions_of_facts,
+    conditions_of_sentences,
+    is_table,
+)
 from data_gen.sources.arguments import NamedPath, source_entry
 from data_gen.sources.open_source import read_questions
-from data_gen.streaming.groups import DiskGroups
-from data_gen.build.triples import TriplesBuild
-from data_gen.labelling.labels import weak_triples
+from data_gen.streaming.counts import PlacedCounts
+from data_gen.streaming.files import Spool, observed
+from data_gen.streaming.groups import FIRST, DiskGroups, FirstByKey, text_key
 from models.formats.conditions import ConditionTriplet
 from models.formats.prompts import passage_text
-from models.formats.records import PassageRecord, QuestionRecord, TriplesSample
-from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
-from typing import Any
-from data_gen.build.cards import token_counter, write_card
-from data_gen.build.cards import ConditionsFigures
-from data_gen.build.found import AFTER_SOURCES, SENTENCES, PassageItem
-from data_gen.streaming.groups import FIRST, FirstByKey, text_key
-from data_gen.streaming.files import observed
-from data_gen.streaming.counts import PlacedCounts
-from data_gen.streaming.files import Spool
-from data_gen.build.triples_files import DistinctTexts
-from data_gen.build.write_splits import write_splits
-from models.formats.records import ConditionSample
+from models.formats.records import ConditionSample, PassageRecord, QuestionRecord, TriplesSample
 
 SENTENCE_SOURCE = "hotpotqa"
 SAMPLES_TO_READ = 20

@@ -1,16 +1,17 @@
 """Samples as Parquet rows, with the card of a data set in the form of the Hugging Face hub."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
+from huggingface_hub import DatasetCardData
+
 from common.errors import RecordError
 from models.formats.records import ConditionSample, RasSample, Record, TriplesSample
-from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
-from huggingface_hub import DatasetCardData
 
 # Rows of a row group, which is what a reader holds of a file at least.
 ROWS_OF_A_GROUP = 10_000

@@ -7,23 +7,27 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from data_gen.samples.helpers import CHOICES, choice_samples, choosing_questions
-from data_gen.samples.helpers import judge_gap_samples
-from data_gen.samples.material import Material, SampleMaker, SampleOptions
+from data_gen.builds.questions import QuestionReader, load_corpus, world_triples
+from data_gen.facts.held_out import wording
 from data_gen.facts.passage_search import PassageFinder
 from data_gen.facts.passage_triples import PassageTriples
-from data_gen.build.questions import QuestionReader
-from data_gen.samples.helpers import resolve_samples
 from data_gen.facts.solving_steps import solving_steps
+from data_gen.samples.helpers import (
+    CHOICES,
+    choice_samples,
+    choosing_questions,
+    decompose_samples,
+    judge_gap_samples,
+    resolve_samples,
+    subquery_samples,
+    topic_samples,
+)
+from data_gen.samples.material import Material, SampleMaker, SampleOptions
 from data_gen.sources.arguments import NamedPath, source_entry
 from data_gen.sources.splits import hash_fraction
-from data_gen.streaming.groups import DiskGroups
 from data_gen.streaming.counts import PlacedCounts
 from data_gen.streaming.files import Spool
-from data_gen.build.questions import load_corpus, world_triples
-from data_gen.samples.helpers import decompose_samples, subquery_samples
-from data_gen.samples.helpers import topic_samples
-from data_gen.facts.held_out import wording
+from data_gen.streaming.groups import DiskGroups
 from models.formats.records import HelperTask, InstructionSample, PassageRecord, QuestionRecord
 
 QUESTION_TASKS: dict[HelperTask, SampleMaker] = {

@@ -1,34 +1,33 @@
 """The questions of a build with their passages, solving steps and simulated retrieval."""
 
 import argparse
+import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
+
 from tqdm import tqdm
+
 from data_gen.facts.held_out import HeldOutQuestions
+from data_gen.facts.passage_search import PassageSearch
+from data_gen.facts.solving_steps import (
+    SolvingStep,
+    context_passages,
+    evidence_titles,
+    solving_steps,
+)
+from data_gen.samples.trajectories import Retrieved
 from data_gen.sources.arguments import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.open_source import read_questions
 from data_gen.sources.splits import hash_fraction
-from data_gen.streaming.groups import DiskGroups
-from data_gen.streaming.files import ExternalSort, sort_key
 from data_gen.streaming.counts import Place, PlacedCounts
-from data_gen.streaming.files import from_line, to_line
-from models.formats.records import QuestionRecord
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
-from data_gen.facts.solving_steps import SolvingStep, evidence_titles, solving_steps
+from data_gen.streaming.files import ExternalSort, from_line, sort_key, to_line
 from data_gen.streaming.groups import DiskGroups, PassageTable
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
 from models.formats.triples import Triple
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from data_gen.facts.passage_search import PassageSearch
-from data_gen.facts.solving_steps import SolvingStep, context_passages, evidence_titles, solving_steps
-from data_gen.samples.trajectories import Retrieved
-from models.formats.records import PassageRecord, QuestionRecord
 
 # The place of what is counted when a file has been read.
 _AFTER_ALL = sys.maxsize

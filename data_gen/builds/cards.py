@@ -1,18 +1,17 @@
 """Cards of built data sets: the figures of RAS Table 4 and others, counted in one pass."""
 
-from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-from data_gen.samples.labels import sample_prompt
-from data_gen.streaming.groups import FirstByKey, text_key
-from data_gen.streaming.counts import CountTokens, NameTally, TokenSpread, spread_of
-from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
-from models.formats.triples import Triple, format_triples
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from data_gen.streaming.counts import CountTokens
+from pathlib import Path
+from typing import Any
+
+from data_gen.samples.labels import sample_prompt
+from data_gen.streaming.counts import CountTokens, NameTally, TokenSpread, spread_of
+from data_gen.streaming.groups import FirstByKey, text_key
+from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
+from models.formats.triples import Triple, format_triples
 
 _BATCH = 256
 logger = logging.getLogger(__name__)

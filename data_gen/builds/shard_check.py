@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from common.shards import Shard, ShardError, check_numbers
-from data_gen.build.found import PassageItem
-from data_gen.build.shards import FORMAT, ITEMS, LOOK_UPS, lines_and_sha256
+from data_gen.builds.found import PassageItem
+from data_gen.builds.shards import FORMAT, ITEMS, LOOK_UPS, lines_and_sha256
+from data_gen.builds.subq import QuestionSamples
 from data_gen.streaming.files import from_line
-from data_gen.build.subq import QuestionSamples
 
 Item = TypeVar("Item", QuestionSamples, PassageItem)
 

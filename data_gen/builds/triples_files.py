@@ -10,21 +10,24 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from data_gen.build.cards import token_counter, write_card
-from data_gen.build.cards import TriplesFigures
-from data_gen.build.found import Found
-from data_gen.build.found import AFTER_SOURCES, PassageItem
+from data_gen.builds.cards import TriplesFigures, token_counter, write_card
+from data_gen.builds.found import AFTER_SOURCES, Found, PassageItem
+from data_gen.builds.triples import QA_SOURCES
+from data_gen.builds.write_splits import write_splits
+from data_gen.labelling.labels import RELATIONS_IN_USE, Agreement
 from data_gen.samples.sampling import balanced_places
 from data_gen.sources.splits import hash_fraction
-from data_gen.streaming.files import ExternalSort, sort_key
-from data_gen.streaming.groups import FIRST, FirstByKey, text_key
-from data_gen.streaming.files import FirstFew, observed
 from data_gen.streaming.counts import PlacedCounts
-from data_gen.streaming.files import Spool, from_line, to_line
-from data_gen.build.triples import QA_SOURCES
-from data_gen.labelling.labels import Agreement
-from data_gen.labelling.labels import RELATIONS_IN_USE
-from data_gen.build.write_splits import write_splits
+from data_gen.streaming.files import (
+    ExternalSort,
+    FirstFew,
+    Spool,
+    from_line,
+    observed,
+    sort_key,
+    to_line,
+)
+from data_gen.streaming.groups import FIRST, FirstByKey, text_key
 from models.formats.records import TriplesSample
 
 

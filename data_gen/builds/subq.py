@@ -2,37 +2,40 @@
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
 from tqdm import tqdm
+
 from common.shards import WHOLE, Shard
-from data_gen.build.found import Found
+from data_gen.builds.cards import RasFigures, token_counter, write_card
+from data_gen.builds.found import Found
+from data_gen.builds.questions import (
+    QuestionReader,
+    TakesAnnotation,
+    load_corpus,
+    prepare_questions,
+    take_annotation,
+    world_triples,
+)
+from data_gen.builds.shards import Deal
+from data_gen.builds.write_splits import write_splits
 from data_gen.facts.aligned_passages import LaterAnnotation
-from data_gen.facts.passage_triples import PassageTriples
-from data_gen.build.questions import QuestionReader
-from data_gen.build.questions import prepare_questions
-from data_gen.build.shards import Deal
+from data_gen.facts.passage_triples import PassageTriples, count_ways
+from data_gen.samples.labels import CheckedSamples, SampleCheck
+from data_gen.samples.sampling import PlanKinds, PlanSampling, SampleChooser
+from data_gen.samples.trajectories import (
+    OracleOptions,
+    instructed_question,
+    no_retrieval_samples,
+    trajectory_samples,
+)
 from data_gen.sources.arguments import NamedPath
 from data_gen.streaming.counts import Place, PlacedCounts
-from data_gen.streaming.files import Spool
-from data_gen.build.questions import TakesAnnotation, load_corpus, take_annotation, world_triples
-from data_gen.samples.trajectories import OracleOptions, instructed_question, no_retrieval_samples, trajectory_samples
+from data_gen.streaming.files import Spool, observed
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
-from collections.abc import Callable, Iterable
-from typing import Any
-from data_gen.build.cards import token_counter, write_card
-from data_gen.samples.labels import CheckedSamples, SampleCheck
-from data_gen.build.cards import RasFigures
-from data_gen.facts.passage_triples import count_ways
-from data_gen.samples.sampling import PlanKinds
-from data_gen.samples.sampling import PlanSampling, SampleChooser
-from data_gen.streaming.files import observed
-from data_gen.build.write_splits import write_splits
-from models.formats.records import RasSample
-
-
 
 
 @dataclass(frozen=True)
