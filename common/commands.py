@@ -18,12 +18,14 @@ def one_line_errors(
     error_types: beside UserError and OSError.
     """
 
+    caught: tuple[type[Exception], ...] = (UserError, OSError, *error_types)
+
     def decorate(main: Callable[P, None]) -> Callable[P, None]:
         @functools.wraps(main)
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
             try:
                 main(*args, **kwargs)
-            except (UserError, OSError, *error_types) as error:
+            except caught as error:
                 sys.exit(f"error: {error_line(error)}")
 
         return run

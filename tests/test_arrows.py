@@ -63,6 +63,7 @@ FLOORS = [
     "benchmarks",
     "slurm",
     "demo",
+    "trivium",
 ]
 # Folders that never meet in code: a checkpoint folder is what one hands to the other.
 APART = {"training": {"inference", "data_gen"}, "evaluation": {"models"}}

@@ -7,7 +7,7 @@ requests come. It reads the prompt as text: `prompt`, the messages' contents, or
 prompt. Every other kind by the label of the last line, which is what its format in models/formats/
 ends with: `Triples:` (text to triples), `Triplets:` (decomposition, or condition triplets where the
 last labelled line is a `Text:`), `Filled:` (resolution), `Missing:` (gap judge), `Topic:`,
-`Sub-query:`; of clue_prompts.py `Reasoning:` (decomposition) and `Resolved and newly searchable
+`Sub-query:`; of clues.py `Reasoning:` (decomposition) and `Resolved and newly searchable
 clues:`; of the baselines `Next thought:`, `Thought:`, `Intermediate answer:`.
 A prompt for a model that was not trained is an instruction, with examples if any, and then the
 same lines; the last line of a label is the one that counts, so examples do no harm. What ends
@@ -20,7 +20,7 @@ ones too. The question, given by its `Question:` line, only tells which steps it
 Where the facts do not do, it says what the format has for it ("nothing"), or "unknown".
 
 **Errors.** A share `error_rate` of the outputs, drawn by the prompt and `seed`, is wrong (a false
-name, the opposite word) or malformed (empty, cut, prose, run-on), see output_errors.py.
+name, the opposite word) or malformed (empty, cut, prose, run-on), see scripted_engine.py.
 """
 
 import random

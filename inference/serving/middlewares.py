@@ -80,7 +80,7 @@ def failures_as_json(counts: Counts, max_body_bytes: int) -> Middleware:
 
 
 def host_check(allowed: AllowedHosts) -> Middleware:
-    """Refuses requests for a host that is none of this server's names; see `hosts.py`."""
+    """Refuses requests for a host that is none of this server's names."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:

