@@ -1,118 +1,32 @@
-"""Which room may import which: arrows go down only, and commands are imported by nobody.
+"""Which room may import which: arrows go down only, and commands are imported by nobody."""
 
-A room is a folder; commands lie at the top of a folder that has rooms. Imports for type checkers
-alone do not count.
-"""
-
-import ast
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.processes import ROOT
+from trivium.rooms import (
+    APART,
+    FLOORS,
+    PAGE,
+    WITH_COMMANDS,
+    PageError,
+    arrows,
+    modules,
+    room,
+    with_picture,
+)
 
-# From the ground floor upwards: a room imports itself and rooms below.
-FLOORS = [
-    "common",
-    "models/formats",
-    "models/facts",
-    "models/kernels",
-    "models/parts",
-    "models/files",
-    "models/processors",
-    "models",
-    "evaluation",
-    "inference/engines",
-    "inference/engines/transformers",
-    "inference/engines/vllm",
-    "inference/retrieval",
-    "inference/indexes",
-    "inference/indexes/knowledge_base",
-    "inference/indexes/propositions",
-    "inference/indexes/hierarchy",
-    "inference/loops",
-    "inference/opening",
-    "inference/exports",
-    "inference/runs",
-    "inference/serving",
-    "inference",
-    "data_gen/streaming",
-    "data_gen/sources",
-    "data_gen/labelling",
-    "data_gen/world",
-    "data_gen/facts",
-    "data_gen/samples",
-    "data_gen/builds",
-    "data_gen/teacher",
-    "data_gen/hotpot_subq",
-    "data_gen/audits",
-    "data_gen",
-    "training/recipe",
-    "training/saving",
-    "training/loop",
-    "training/fit",
-    "training/run",
-    "training",
-    "benchmarks/harness",
-    "benchmarks/peers",
-    "benchmarks/workers",
-    "benchmarks/scripted_world",
-    "benchmarks",
-    "slurm",
-    "demo",
-    "trivium",
-]
-# Folders that never meet in code: a checkpoint folder is what one hands to the other.
-APART = {"training": {"inference", "data_gen"}, "evaluation": {"models"}}
-WITH_COMMANDS = {"data_gen", "training", "inference", "benchmarks"}
 WITHOUT_TORCH = ("common", "models/formats", "models/facts")
-
-
-@cache
-def modules() -> dict[str, Path]:
-    """Every module outside tests/ by its dotted name."""
-    listed = subprocess.run(
-        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    paths = [Path(line) for line in listed.stdout.splitlines()]
-    return {
-        ".".join(path.with_suffix("").parts): path
-        for path in paths
-        if path.parts[0] != "tests" and path.name != "__init__.py" and (ROOT / path).is_file()
-    }
-
-
-def room(path: Path) -> str:
-    return path.parent.as_posix()
-
-
-def imports(path: Path) -> set[str]:
-    """The project's modules that a file imports, anywhere in it."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            node.body = []
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (names | {node.module}) & modules().keys()
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names} & modules().keys()
-    return found
-
-
-@cache
-def arrows() -> list[tuple[Path, Path]]:
-    """Each import between two files: the one that imports, the one that is imported."""
-    return [(path, modules()[name]) for path in modules().values() for name in imports(path)]
+# Commands that are a library to another: a benchmark, or a page about all recipes.
+MAY_IMPORT_COMMANDS = ("benchmarks/", "demo/")
 
 
 def test_every_room_has_a_floor() -> None:
     assert {room(path) for path in modules().values()} == set(FLOORS)
+    assert len(modules()) > 300 and len(arrows()) > 1500
 
 
 def test_arrows_go_down() -> None:
@@ -138,8 +52,7 @@ def test_no_circles() -> None:
 def test_commands_are_imported_by_no_room() -> None:
     commands = {path for path in modules().values() if room(path) in WITH_COMMANDS}
     asked = [f"{a} imports {b}" for a, b in arrows() if b in commands and a not in commands]
-    # A benchmark measures commands as they are.
-    assert [line for line in asked if not line.startswith(("benchmarks/", "demo/"))] == []
+    assert [line for line in asked if not line.startswith(MAY_IMPORT_COMMANDS)] == []
 
 
 @pytest.mark.parametrize("folder", WITHOUT_TORCH)
@@ -150,3 +63,10 @@ def test_rooms_without_torch(folder: str) -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+def test_the_page_shows_the_rooms_of_today() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert with_picture(text) == text, "run `trivium rooms --write`"
+    with pytest.raises(PageError, match="around the picture"):
+        with_picture("nothing")

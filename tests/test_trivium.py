@@ -12,14 +12,16 @@ import torch
 
 from models.files.checkpoint import verify_component
 from tests.processes import ROOT, fresh
-from tests.test_arrows import WITH_COMMANDS, modules, room
 from trivium import commands, doctor, main
+from trivium.rooms import WITH_COMMANDS, modules, room
 
 
 def test_every_command_is_listed_once_under_a_name_of_its_own() -> None:
     listed = [module for group in commands.PURPOSES.values() for module in group]
     there = {name for name, path in modules().items() if room(path) in WITH_COMMANDS}
-    assert sorted(listed) == sorted([*there, "evaluation.compare", "trivium.doctor"])
+    assert sorted(listed) == sorted(
+        [*there, "evaluation.compare", "trivium.doctor", "trivium.rooms"]
+    )
     assert len(commands.commands()) == len(listed)
     assert all(commands.summary(module) for module in listed)
 

@@ -71,7 +71,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.record",
         "benchmarks.results_page",
     ),
-    "Look at this machine": ("trivium.doctor",),
+    "Look at this machine and this code": ("trivium.doctor", "trivium.rooms"),
 }
 # Two modules are called `compare`, and a benchmark has the name of a folder.
 NAMES = {
