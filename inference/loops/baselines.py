@@ -1,14 +1,15 @@
 """The baselines: no retrieval, retrieving once, IRCoT, ReAct and Self-Ask."""
 
-import asyncio
-
-from inference.engines.contract import Engine, Request, Sampling
+from inference.engines.contract import Engine, Sampling
 from inference.loops.model import (
     MAX_ANSWER_TOKENS,
     GraphReader,
     PassageSteps,
     distinct_passages,
     passages_prompt,
+    search_passages,
+    user_request,
+    write,
 )
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Retriever
@@ -44,19 +45,12 @@ class SingleShotLoop:
     async def answer(self, record: QuestionRecord) -> Trace:
         """Retrieve with the question and answer through the backbone's chat template."""
         trace = Trace(record.question)
-        with trace.bill.stage("retrieve"):
-            [hits] = await asyncio.to_thread(self.retriever.search, [record.question], self.top_k)
-        passages = [hit.passage for hit in hits]
+        question = [record.question]
+        [passages] = await search_passages(self.retriever, question, self.top_k, trace)
         trace.steps.append(TraceStep(record.question, passages))
         content = passages_prompt(record.question, passages)
-        request = Request(
-            messages=({"role": "user", "content": content},),
-            sampling=Sampling(max_new_tokens=MAX_ANSWER_TOKENS),
-        )
-        with trace.bill.stage("answer"):
-            [completion] = await self.engine.generate([request])
-        trace.bill.charge([completion])
-        trace.answer = completion.text.strip()
+        request = user_request(content, Sampling(max_new_tokens=MAX_ANSWER_TOKENS))
+        trace.answer = await write(self.engine, request, "answer", trace)
         return trace
 
 

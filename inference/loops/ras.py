@@ -1,10 +1,9 @@
 """RAS: plan, retrieve, structure, repeat, answer (RAS §3, Fig. 1); over given passages: §4.1."""
 
-import asyncio
 from dataclasses import dataclass, replace
 
 from inference.indexes.extraction import TripleExtractor
-from inference.loops.model import GraphReader
+from inference.loops.model import GraphReader, search_passages
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage, Retriever
 from models.facts.triple_selection import select_triples
@@ -85,9 +84,7 @@ class RasLoop:
 
     async def _retrieve(self, subquery: str, trace: Trace) -> TraceStep:
         """Passages for a subquery (eq. 3) and their triples (eq. 4)."""
-        with trace.bill.stage("retrieve"):
-            [hits] = await asyncio.to_thread(self.retriever.search, [subquery], self.settings.top_k)
-        passages = [hit.passage for hit in hits]
+        [passages] = await search_passages(self.retriever, [subquery], self.settings.top_k, trace)
         return await extract_step(
             subquery, passages, trace, self.extractor, self.settings.max_triples
         )

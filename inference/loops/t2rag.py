@@ -1,13 +1,12 @@
 """T²RAG: a question's triplets, resolved round by round over propositions (§4.3, Algorithm 1)."""
 
-import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from inference.engines.contract import Engine
 from inference.indexes.propositions.search import Found, Search
-from inference.loops.model import GraphReader, chat_request, passages_prompt
+from inference.loops.model import GraphReader, chat_request, passages_prompt, search, write
 from inference.loops.t2rag_steps import Decomposer, OpenQuestion, Resolver
 from inference.loops.trace import Trace, TraceStep
 from models.formats.clues import prompted_answer
@@ -229,8 +228,7 @@ class T2RagLoop:
     async def _retrieve(self, fresh: list[QueryTriplet], trace: Trace) -> Found:
         """Adaptive retrieval with the searchable triplets, or with the question for want of any."""
         queries = [triplet.proposition for triplet in fresh] or [trace.question]
-        with trace.bill.stage("retrieve"):
-            found = await asyncio.to_thread(self.search.find, queries, self.settings.top_k)
+        found = await search(trace, self.search.find, queries, self.settings.top_k)
         asked = format_query_triplets(fresh).replace("\n", "; ") or trace.question
         trace.steps.append(TraceStep(asked, found.passages, propositions=found.facts))
         return found
@@ -248,10 +246,7 @@ class T2RagLoop:
 
     async def _generate(self, prompt: str, trace: Trace) -> str:
         request = chat_request(prompt, self.settings.max_answer_tokens)
-        with trace.bill.stage("answer"):
-            [completion] = await self.engine.generate([request])
-        trace.bill.charge([completion])
-        return completion.text.strip()
+        return await write(self.engine, request, "answer", trace)
 
 
 def _as_history(triplets: list[QueryTriplet], trace: Trace) -> History:

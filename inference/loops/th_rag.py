@@ -8,7 +8,7 @@ from typing import Literal
 from inference.engines.contract import Constraint
 from inference.indexes.hierarchy.index import Evidence, HierarchyIndex, ScoredQuestion
 from inference.indexes.hierarchy.offers import SHORTLIST, Offer, TopicOffers
-from inference.loops.model import GraphReader, ModelSteps
+from inference.loops.model import GraphReader, ModelSteps, search
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
@@ -121,20 +121,19 @@ class ThRagLoop:
     async def answer(self, record: QuestionRecord) -> Trace:
         """Choose topics and subtopics, gather sentences, answer."""
         trace = Trace(record.question)
-        with trace.bill.stage("retrieve"):
-            scored = await asyncio.to_thread(self.index.score, record.question)
+        scored = await search(trace, self.index.score, record.question)
         step = TraceStep(record.question)
         trace.steps.append(step)
         subtopics = await self._traverse(scored, trace)
-        with trace.bill.stage("retrieve"):
-            evidence = await asyncio.to_thread(
-                self.index.evidence,
-                scored,
-                subtopics,
-                self.settings.sentences,
-                self.settings.link_weight,
-                self.settings.name_weight,
-            )
+        evidence = await search(
+            trace,
+            self.index.evidence,
+            scored,
+            subtopics,
+            self.settings.sentences,
+            self.settings.link_weight,
+            self.settings.name_weight,
+        )
         step.passages = list(dict.fromkeys(item.chunk for item in evidence))
         step.triples = list(dict.fromkeys(t for item in evidence for t in item.triples))
         if self.reader is not None:

@@ -1,12 +1,11 @@
 """Tri-RAG: retrieve by condition, answer from full triplets in a budget (Tri-RAG §III-D)."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from inference.engines.contract import Engine, Request, Sampling
+from inference.engines.contract import Engine, Sampling
 from inference.indexes.knowledge_base.store import KnowledgeBase
-from inference.loops.model import GraphReader
+from inference.loops.model import GraphReader, search, user_request, write
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
@@ -171,8 +170,7 @@ class TriRagLoop:
         self, query: str, trace: Trace, known: list[ConditionTriplet]
     ) -> tuple[list[ConditionTriplet], list[Passage]]:
         """The best m triplets that are new, within the budget, and the documents behind them."""
-        with trace.bill.stage("retrieve"):
-            [hits] = await asyncio.to_thread(self.base.search, [query], self.settings.top_k)
+        [hits] = await search(trace, self.base.search, [query], self.settings.top_k)
         fresh = [
             (triplet, claim.sources)
             for hit in hits
@@ -202,11 +200,5 @@ class TriRagLoop:
     async def _generate(self, trace: Trace, triplets: list[ConditionTriplet]) -> str:
         evidence = fit_evidence(triplets, self.settings.budget, self.engine.count_tokens)
         content = evidence_prompt(trace.question, evidence.text)
-        request = Request(
-            messages=({"role": "user", "content": content},),
-            sampling=Sampling(max_new_tokens=self.settings.max_answer_tokens),
-        )
-        with trace.bill.stage("answer"):
-            [completion] = await self.engine.generate([request])
-        trace.bill.charge([completion])
-        return completion.text.strip()
+        request = user_request(content, Sampling(max_new_tokens=self.settings.max_answer_tokens))
+        return await write(self.engine, request, "answer", trace)
