@@ -19,7 +19,6 @@ from models.formats.triples import Triple
 
 _QUALIFIER = re.compile(r"\s*\([^()]*\)$")
 KnowledgeUsed = Literal["both", "graph", "text"]
-KNOWLEDGE_USED = ("both", "graph", "text")
 
 
 @dataclass(frozen=True)
