@@ -21,7 +21,7 @@ from benchmarks.harness.processes import PartResult, PartRunner, available_threa
 from benchmarks.workers.engine import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
-from inference.opening.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER
+from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 
 WORKER = "benchmarks.workers.engine"
 COLUMNS = ("engine", "at once", "output tokens/s", "documents/s", "triples/s", "parseable", "cut")

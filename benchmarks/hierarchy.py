@@ -25,6 +25,7 @@ from tqdm import tqdm
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.build_hierarchy import finish
+from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.indexes.extraction import CacheError, TripleCache, passage_key
 from inference.indexes.hierarchy.build import extract_waiting, refresh
 from inference.indexes.hierarchy.extraction import Extracted, ground
@@ -34,7 +35,7 @@ from inference.indexes.hierarchy.store import STORE_FILE, HierarchyStore, Stored
 from inference.indexes.hierarchy.vectors import SAME_MEANING
 from inference.loops.th_rag import ThRagSettings
 from inference.opening.arguments import command, positive_int
-from inference.opening.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER, Component
+from inference.opening.components import Component
 from inference.opening.extractors import extractor_name
 from inference.retrieval.passages import Passage, load_corpus
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder

@@ -25,10 +25,11 @@ from benchmarks.harness.loop_runs import Run, Setting, report
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.indexes.extraction import TripleCache
+from inference.loops.kind import LoopOptions
 from inference.loops.ras import RasLoop, StaticRasLoop
 from inference.opening.arguments import command, configure_logging
 from inference.opening.loop import OpenLoop, open_loop
-from inference.opening.loop_options import LoopOptions, add_loop_arguments, options_from
+from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.retrieval.passages import Passage, load_corpus
 from inference.runs.evaluation import run_questions
 from models.formats.records import QuestionRecord, read_records

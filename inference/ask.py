@@ -5,10 +5,11 @@ import asyncio
 import sys
 
 from common.tables import emit_json, print_table
+from inference.loops.registry import LOOPS
 from inference.loops.trace import Trace
 from inference.opening.arguments import command, configure_logging
 from inference.opening.loop import open_loop
-from inference.opening.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
+from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.retrieval.passages import load_corpus
 from models.formats.records import QuestionRecord
 from models.formats.triples import format_triple
@@ -25,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
 
 async def _ask(arguments: argparse.Namespace) -> Trace:
     options = options_from(arguments)
-    corpus = load_corpus(arguments.corpus) if options.loop in LOOPS_OVER_CORPUS else []
+    corpus = load_corpus(arguments.corpus) if LOOPS[options.loop].searches_corpus else []
     opened = open_loop(options, corpus)
     try:
         return await opened.loop.answer(QuestionRecord("question", arguments.question, ""))
@@ -61,7 +62,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.loop == "ras_static":
         parser.error("ras_static answers over given passages; use evaluate.py with a dataset")
-    if arguments.corpus is None and arguments.loop in LOOPS_OVER_CORPUS:
+    if arguments.corpus is None and LOOPS[arguments.loop].searches_corpus:
         parser.error(f"--loop {arguments.loop} searches a corpus; name it with --corpus")
     configure_logging()
     trace = asyncio.run(_ask(arguments))

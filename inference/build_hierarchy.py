@@ -16,6 +16,7 @@ from typing import Any
 from tqdm import tqdm
 
 from common.tables import report_counts
+from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.indexes.cost import CostLog
 from inference.indexes.hierarchy.build import (
     THRESHOLD,
@@ -38,7 +39,6 @@ from inference.opening.arguments import (
     engine_options_from,
     positive_int,
 )
-from inference.opening.components import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.opening.extractors import IndexerOptions, check_indexer, open_indexer
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder

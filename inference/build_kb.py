@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from common.files import atomic_write
 from common.tables import report_counts
+from inference.engines.adapters import DEFAULT_CHECKPOINTS, EXTRACTOR_ADAPTER
 from inference.engines.contract import Engine
 from inference.indexes.cost import CostLog
 from inference.indexes.extraction import HELD, RequestMaker, chunks, held_to
@@ -37,12 +38,7 @@ from inference.opening.arguments import (
     documents_from,
     engine_options_from,
 )
-from inference.opening.components import (
-    DEFAULT_CHECKPOINTS,
-    EXTRACTOR_ADAPTER,
-    Component,
-    conditions_requests,
-)
+from inference.opening.components import Component, conditions_requests
 from inference.opening.engine import build_engine
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import load_sentence_encoder

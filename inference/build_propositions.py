@@ -15,11 +15,13 @@ from typing import Any
 from tqdm import tqdm
 
 from common.tables import report_counts
+from inference.engines.adapters import T2T_ADAPTER
 from inference.indexes.cost import CostLog
 from inference.indexes.extraction import TripleExtractor, chunks, passage_key
 from inference.indexes.knowledge_base.store import DuplicateDocumentError
 from inference.indexes.propositions.index import PropositionIndex
 from inference.indexes.propositions.parts import Document, PropositionIndexError
+from inference.loops.kind import LoopOptions
 from inference.opening.arguments import (
     add_corpus_arguments,
     add_engine_arguments,
@@ -28,10 +30,10 @@ from inference.opening.arguments import (
     documents_from,
     engine_options_from,
 )
-from inference.opening.components import T2T_ADAPTER, Component
+from inference.opening.components import Component
 from inference.opening.engine import build_engine
 from inference.opening.extractors import extractor_name, open_extractor
-from inference.opening.loop_options import LoopOptions, checkpoint_or_none
+from inference.opening.loop_options import checkpoint_or_none
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import load_sentence_encoder
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from common.shards import shard
 from common.tables import emit_json
+from inference.loops.registry import LOOPS
 from inference.opening.arguments import (
     add_searched_corpus,
     command,
     configure_logging,
     positive_int,
 )
-from inference.opening.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
+from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.runs.evaluation import Evaluation, run_evaluation
 from inference.runs.scores import show, show_shard
 
@@ -50,7 +51,7 @@ def main() -> None:
     parser = _parser()
     arguments = parser.parse_args()
     options = options_from(arguments)
-    if options.loop in LOOPS_OVER_CORPUS and arguments.corpus is None:
+    if LOOPS[options.loop].searches_corpus and arguments.corpus is None:
         parser.error(f"--loop {options.loop} searches a corpus; name it with --corpus")
     configure_logging()
     done = asyncio.run(

@@ -19,6 +19,7 @@ from common.tables import emit_json
 from evaluation.compare import compare_all, show
 from evaluation.compare_tables import draw, markdown
 from evaluation.runs import Run, TraceError, read_run
+from inference.loops.registry import LOOPS
 from inference.opening.arguments import (
     add_searched_corpus,
     command,
@@ -26,8 +27,8 @@ from inference.opening.arguments import (
     positive_int,
 )
 from inference.opening.loop import LoopComponents, engine_of, read_components
-from inference.opening.loop_options import LOOPS_OVER_CORPUS, add_loop_arguments, options_from
-from inference.runs.evaluation import INDEXES, Evaluation, read_questions, run_evaluation
+from inference.opening.loop_options import add_loop_arguments, options_from
+from inference.runs.evaluation import Evaluation, read_questions, run_evaluation
 from inference.runs.log import SETTINGS_FILE, EvaluationLogError
 
 PLACEHOLDER = "{dataset}"
@@ -78,7 +79,7 @@ def plan(arguments: Namespace) -> dict[tuple[str, str], Evaluation]:
             given = {name: _of(dataset, value) for name, value in vars(arguments).items()}
             options = options_from(Namespace(**{**given, "loop": loop}))
             corpus: Path | None = Namespace(**given).corpus
-            if loop in LOOPS_OVER_CORPUS and corpus is None:
+            if LOOPS[loop].searches_corpus and corpus is None:
                 raise EvaluationLogError(f"{loop} searches a corpus: name it with --corpus")
             out = arguments.out / dataset / loop
             begun = (out / SETTINGS_FILE).is_file()
@@ -113,8 +114,8 @@ def check_inputs(planned: Mapping[tuple[str, str], Evaluation]) -> None:
         read_questions(questions, limit)
     for (dataset, loop), run in planned.items():
         read_components(run.options)
-        needed = {"--corpus": run.corpus if loop in LOOPS_OVER_CORPUS else None}
-        if index := INDEXES.get(loop):
+        needed = {"--corpus": run.corpus if LOOPS[loop].searches_corpus else None}
+        if index := LOOPS[loop].index:
             needed[f"--{index}"] = getattr(run.options, index)
         for option, path in needed.items():
             if path is not None and not path.exists():

@@ -15,7 +15,9 @@ from tqdm import tqdm
 
 from common.tables import emit_json, print_table
 from evaluation.component_scores import score_triples
+from inference.engines.adapters import T2T_ADAPTER
 from inference.indexes.extraction import TripleExtractor, chunks
+from inference.loops.kind import LoopOptions
 from inference.opening.arguments import (
     add_engine_arguments,
     command,
@@ -23,10 +25,9 @@ from inference.opening.arguments import (
     engine_options_from,
     positive_int,
 )
-from inference.opening.components import T2T_ADAPTER, Component
+from inference.opening.components import Component
 from inference.opening.engine import build_engine
 from inference.opening.extractors import open_extractor
-from inference.opening.loop_options import LoopOptions
 from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus
 from models.formats.prompts import passage_text
 from models.formats.records import TriplesSample, read_records, write_records

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from common.tables import emit_json, print_table
+from inference.engines.adapters import DEFAULT_CHECKPOINTS
 from inference.engines.component_loader import first_backbone
 from inference.opening.arguments import (
     add_engine_arguments,
@@ -26,7 +27,6 @@ from inference.opening.arguments import (
     configure_logging,
     engine_options_from,
 )
-from inference.opening.components import DEFAULT_CHECKPOINTS
 from inference.opening.engine import build_engine
 from inference.serving.middlewares import address_of, host_name
 from inference.serving.server import ModelServer, bound_socket, model_names, run_until_signal

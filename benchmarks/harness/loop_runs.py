@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from inference.engines.contract import ENGINE_KINDS
+from inference.loops.kind import LoopOptions
 from inference.loops.trace import Trace
-from inference.opening.loop_options import LoopOptions
 
 COSTS = ("llm_calls", "input_tokens", "output_tokens")
 

@@ -13,10 +13,11 @@ import torch
 
 from benchmarks.harness.settings import FiledSettings
 from common.tables import emit_json
+from inference.engines.adapters import T2T_ADAPTER
 from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.engines.vllm.process import CPU_WORKER, main_module_hidden, set_environment
 from inference.engines.vllm.settings import VLLMSettings
-from inference.opening.components import T2T_ADAPTER, Component, triples_requests
+from inference.opening.components import Component, triples_requests
 from inference.retrieval.passages import Passage, load_corpus
 from models.files.backbone import resolve_backbone
 from models.formats.grammars import triples_regex

@@ -1,14 +1,19 @@
 """The baselines: no retrieval, retrieving once, IRCoT, ReAct and Self-Ask."""
 
-import asyncio
+from dataclasses import dataclass
 
-from inference.engines.contract import Engine, Request, Sampling
+from inference.engines.contract import Engine, Sampling
+from inference.loops.kind import LoopKind, LoopOptions, LoopParts
 from inference.loops.model import (
     MAX_ANSWER_TOKENS,
     GraphReader,
+    PassageSettings,
     PassageSteps,
     distinct_passages,
     passages_prompt,
+    search_passages,
+    user_request,
+    write,
 )
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Retriever
@@ -44,19 +49,12 @@ class SingleShotLoop:
     async def answer(self, record: QuestionRecord) -> Trace:
         """Retrieve with the question and answer through the backbone's chat template."""
         trace = Trace(record.question)
-        with trace.bill.stage("retrieve"):
-            [hits] = await asyncio.to_thread(self.retriever.search, [record.question], self.top_k)
-        passages = [hit.passage for hit in hits]
+        question = [record.question]
+        [passages] = await search_passages(self.retriever, question, self.top_k, trace)
         trace.steps.append(TraceStep(record.question, passages))
         content = passages_prompt(record.question, passages)
-        request = Request(
-            messages=({"role": "user", "content": content},),
-            sampling=Sampling(max_new_tokens=MAX_ANSWER_TOKENS),
-        )
-        with trace.bill.stage("answer"):
-            [completion] = await self.engine.generate([request])
-        trace.bill.charge([completion])
-        trace.answer = completion.text.strip()
+        request = user_request(content, Sampling(max_new_tokens=MAX_ANSWER_TOKENS))
+        trace.answer = await write(self.engine, request, "answer", trace)
         return trace
 
 
@@ -170,3 +168,40 @@ class SelfAskLoop:
         passages = distinct_passages(trace)
         trace.answer = await self.steps.read(record.question, passages, trace)
         return trace
+
+
+@dataclass(frozen=True)
+class RoundsOptions(LoopOptions):
+    """Options of the baselines of several rounds, whose limits are not RAS's."""
+
+    loop: str = "ircot"
+    top_k: int = PassageSettings.top_k
+    max_rounds: int = PassageSettings.max_rounds
+
+
+def open_none(parts: LoopParts[LoopOptions]) -> NoRetrievalLoop:
+    """Open the loop that retrieves nothing."""
+    return NoRetrievalLoop(parts.reader)
+
+
+def open_single(parts: LoopParts[LoopOptions]) -> SingleShotLoop:
+    """Open the loop that retrieves once."""
+    return SingleShotLoop(parts.engine, parts.retriever(), parts.options.top_k)
+
+
+def passage_steps(parts: LoopParts[RoundsOptions]) -> PassageSteps:
+    """Return what the baselines of several rounds search and write with."""
+    options = parts.options
+    settings = PassageSettings(
+        options.top_k, options.max_rounds, max_answer_tokens=options.max_answer_tokens
+    )
+    return PassageSteps(parts.engine, parts.retriever(), settings)
+
+
+NONE = LoopKind("none", LoopOptions, open_none, searches_corpus=False)
+SINGLE = LoopKind("single", LoopOptions, open_single, components=())
+IRCOT = LoopKind("ircot", RoundsOptions, lambda p: IrcotLoop(passage_steps(p)), components=())
+REACT = LoopKind("react", RoundsOptions, lambda p: ReactLoop(passage_steps(p)), components=())
+SELF_ASK = LoopKind(
+    "self_ask", RoundsOptions, lambda p: SelfAskLoop(passage_steps(p)), components=()
+)

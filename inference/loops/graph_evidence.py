@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from inference.indexes.extraction import TripleExtractor
+from inference.loops.model import search_passages
 from inference.loops.trace import Trace
 from inference.retrieval.passages import Passage, Retriever
 from models.files.sentence_encoder import SentenceEncoder
@@ -18,7 +19,6 @@ from models.formats.triples import Triple
 
 _QUALIFIER = re.compile(r"\s*\([^()]*\)$")
 KnowledgeUsed = Literal["both", "graph", "text"]
-KNOWLEDGE_USED = ("both", "graph", "text")
 
 
 @dataclass(frozen=True)
@@ -178,11 +178,7 @@ class EvidenceGatherer:
 
     async def search(self, queries: Sequence[str], trace: Trace) -> list[list[Passage]]:
         """Passages for each query."""
-        with trace.bill.stage("retrieve"):
-            found = await asyncio.to_thread(
-                self.retriever.search, list(queries), self.settings.top_k
-            )
-        return [[hit.passage for hit in hits] for hits in found]
+        return await search_passages(self.retriever, queries, self.settings.top_k, trace)
 
     async def triples_of(self, passages: Sequence[Passage], trace: Trace) -> list[list[Triple]]:
         """The triples of each passage."""

@@ -1,8 +1,9 @@
 """The steps that loops share: plan, search, write and answer."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ParamSpec, TypeVar
 
 from inference.engines.contract import Constraint, Engine, Request, Sampling
 from inference.loops.trace import Trace, TraceStep
@@ -12,6 +13,8 @@ from models.formats.planning import History, Plan, parse_plan
 from models.formats.prompts import answer_prompt, passage_text, plan_prompt
 from models.formats.records import Task
 
+P = ParamSpec("P")
+T = TypeVar("T")
 PromptRequest = Callable[[str], Request]
 MAX_PLAN_TOKENS = 64
 MAX_ANSWER_TOKENS = 100
@@ -20,6 +23,44 @@ INSTRUCTION = (
     "Answer the question with the help of the passages. Give only the answer, a name, a date or "
     "yes or no, without a sentence around it."
 )
+
+
+async def generate(
+    engine: Engine, requests: Sequence[Request], stage: str, trace: Trace
+) -> list[str]:
+    """Return what the model writes for each request; its bill goes to the trace.
+
+    stage: the name under which the seconds stand. Raises EngineError.
+    """
+    with trace.bill.stage(stage):
+        completions = await engine.generate(requests)
+    trace.bill.charge(completions)
+    return [completion.text for completion in completions]
+
+
+async def write(engine: Engine, request: Request, stage: str, trace: Trace) -> str:
+    """Return what the model writes for one request, stripped; as `generate`."""
+    [text] = await generate(engine, [request], stage, trace)
+    return text.strip()
+
+
+async def search(trace: Trace, find: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what `find` returns, run in a thread; the trace is charged for the seconds."""
+    with trace.bill.stage("retrieve"):
+        return await asyncio.to_thread(find, *args, **kwargs)
+
+
+async def search_passages(
+    retriever: Retriever, queries: Sequence[str], top_k: int, trace: Trace
+) -> list[list[Passage]]:
+    """Return the best passages for each query."""
+    found = await search(trace, retriever.search, list(queries), top_k)
+    return [[hit.passage for hit in hits] for hits in found]
+
+
+def user_request(content: str, sampling: Sampling) -> Request:
+    """Return a request with one chat message, which is sent as it is."""
+    return Request(messages=({"role": "user", "content": content},), sampling=sampling)
 
 
 class ModelSteps:
@@ -48,19 +89,14 @@ class ModelSteps:
         max_tokens: of the backbone; a helper has its own limit.
         """
         request = self._request(step, instruction, prompt, max_tokens)
-        with trace.bill.stage(step):
-            [done] = await self.engine.generate([replace(request, constraint=constraint)])
-        trace.bill.charge([done])
-        return done.text
+        request = replace(request, constraint=constraint)
+        [text] = await generate(self.engine, [request], step, trace)
+        return text
 
     def _request(self, step: str, instruction: str, prompt: str, max_tokens: int) -> Request:
         if step in self.helpers:
             return self.helpers[step](prompt)
-        content = f"{instruction}\n\n{prompt}".strip()
-        return Request(
-            messages=({"role": "user", "content": content},),
-            sampling=Sampling(max_new_tokens=max_tokens),
-        )
+        return chat_request(f"{instruction}\n\n{prompt}", max_tokens)
 
 
 @dataclass(frozen=True)
@@ -94,8 +130,7 @@ InputMaker = Callable[[Task, History, Sampling], ReaderInput]
 def chat_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
     """The prompt as a chat message, for a backbone or an API model that was not trained here."""
     prompt = plan_prompt(history) if task == "plan" else answer_prompt(history)
-    messages = ({"role": "user", "content": prompt.strip()},)
-    return ReaderInput(Request(messages=messages, sampling=sampling))
+    return ReaderInput(user_request(prompt.strip(), sampling))
 
 
 class GraphReader:
@@ -136,10 +171,8 @@ class GraphReader:
         request = reader_input.request
         if task == "plan":
             request = replace(request, constraint=self.plan_constraint)
-        with trace.bill.stage(task):
-            [completion] = await self.engine.generate([request])
-        trace.bill.charge([completion])
-        return completion.text
+        [text] = await generate(self.engine, [request], task, trace)
+        return text
 
 
 def passages_prompt(question: str, passages: list[Passage]) -> str:
@@ -153,8 +186,7 @@ def passages_prompt(question: str, passages: list[Passage]) -> str:
 
 def chat_request(prompt: str, max_new_tokens: int, stop: tuple[str, ...] = ()) -> Request:
     """A prompt as one chat message, greedy (T²RAG App. B.1)."""
-    messages = ({"role": "user", "content": prompt.strip()},)
-    return Request(messages=messages, sampling=Sampling(max_new_tokens=max_new_tokens, stop=stop))
+    return user_request(prompt.strip(), Sampling(max_new_tokens=max_new_tokens, stop=stop))
 
 
 @dataclass(frozen=True)
@@ -183,15 +215,14 @@ class PassageSteps:
 
     async def search(self, query: str, trace: Trace) -> list[Passage]:
         """The best passages; a step of the trace."""
-        with trace.bill.stage("retrieve"):
-            [hits] = await asyncio.to_thread(self.retriever.search, [query], self.settings.top_k)
-        passages = [hit.passage for hit in hits]
+        [passages] = await search_passages(self.retriever, [query], self.settings.top_k, trace)
         trace.steps.append(TraceStep(query, passages))
         return passages
 
     async def think(self, prompt: str, trace: Trace, stop: tuple[str, ...] = ()) -> str:
         """What the model writes between two searches; the decision of the last step."""
-        text = await self._write(prompt, trace, "think", self.settings.max_thought_tokens, stop)
+        request = chat_request(prompt, self.settings.max_thought_tokens, stop)
+        text = await write(self.engine, request, "think", trace)
         if trace.steps:
             trace.steps[-1].decision = text
         return text
@@ -200,15 +231,8 @@ class PassageSteps:
         """The answer to a question over the first of the passages."""
         shown = list(passages)[: self.settings.max_passages]
         prompt = passages_prompt(question, shown)
-        return await self._write(prompt, trace, "answer", self.settings.max_answer_tokens)
-
-    async def _write(
-        self, prompt: str, trace: Trace, stage: str, tokens: int, stop: tuple[str, ...] = ()
-    ) -> str:
-        with trace.bill.stage(stage):
-            [completion] = await self.engine.generate([chat_request(prompt, tokens, stop)])
-        trace.bill.charge([completion])
-        return completion.text.strip()
+        request = chat_request(prompt, self.settings.max_answer_tokens)
+        return await write(self.engine, request, "answer", trace)
 
 
 def distinct_passages(trace: Trace) -> list[Passage]:

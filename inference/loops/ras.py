@@ -1,10 +1,11 @@
 """RAS: plan, retrieve, structure, repeat, answer (RAS §3, Fig. 1); over given passages: §4.1."""
 
-import asyncio
 from dataclasses import dataclass, replace
 
+from inference.engines.adapters import RAS_ADAPTER, T2T_ADAPTER
 from inference.indexes.extraction import TripleExtractor
-from inference.loops.model import GraphReader
+from inference.loops.kind import LoopKind, LoopOptions, LoopParts
+from inference.loops.model import GraphReader, search_passages
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage, Retriever
 from models.facts.triple_selection import select_triples
@@ -21,9 +22,9 @@ class RasSettings:
     answers, the ablation without a planner.
     """
 
-    top_k: int = 3
-    max_rounds: int = 5
-    max_triples: int = 8
+    top_k: int = LoopOptions.top_k
+    max_rounds: int = LoopOptions.max_rounds
+    max_triples: int = LoopOptions.max_triples
     planning: bool = True
 
 
@@ -85,9 +86,7 @@ class RasLoop:
 
     async def _retrieve(self, subquery: str, trace: Trace) -> TraceStep:
         """Passages for a subquery (eq. 3) and their triples (eq. 4)."""
-        with trace.bill.stage("retrieve"):
-            [hits] = await asyncio.to_thread(self.retriever.search, [subquery], self.settings.top_k)
-        passages = [hit.passage for hit in hits]
+        [passages] = await search_passages(self.retriever, [subquery], self.settings.top_k, trace)
         return await extract_step(
             subquery, passages, trace, self.extractor, self.settings.max_triples
         )
@@ -139,3 +138,21 @@ class StaticRasLoop:
         trace.steps.append(step)
         trace.answer = await self.reader.answer(as_history(trace), trace)
         return trace
+
+
+def open_ras(parts: LoopParts[LoopOptions]) -> RasLoop:
+    """Open the dynamic loop, or its ablation without a planner."""
+    options, planning = parts.options, parts.options.loop == "ras"
+    settings = RasSettings(options.top_k, options.max_rounds, options.max_triples, planning)
+    return RasLoop(parts.reader, parts.retriever(), parts.extractor, settings)
+
+
+def open_static(parts: LoopParts[LoopOptions]) -> StaticRasLoop:
+    """Open the loop over given passages."""
+    return StaticRasLoop(parts.reader, parts.extractor)
+
+
+_BOTH = (RAS_ADAPTER, T2T_ADAPTER)
+RAS = LoopKind("ras", LoopOptions, open_ras, _BOTH)
+RAS_NO_PLANNING = LoopKind("ras_no_planning", LoopOptions, open_ras, _BOTH)
+RAS_STATIC = LoopKind("ras_static", LoopOptions, open_static, _BOTH, searches_corpus=False)

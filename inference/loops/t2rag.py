@@ -1,15 +1,28 @@
 """T²RAG: a question's triplets, resolved round by round over propositions (§4.3, Algorithm 1)."""
 
-import asyncio
+import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
 
 from inference.engines.contract import Engine
-from inference.indexes.propositions.search import Found, Search
-from inference.loops.model import GraphReader, chat_request, passages_prompt
-from inference.loops.t2rag_steps import Decomposer, OpenQuestion, Resolver
+from inference.indexes.extraction import passage_key
+from inference.indexes.propositions.index import PropositionIndex, open_index
+from inference.indexes.propositions.parts import PropositionIndexError
+from inference.indexes.propositions.search import Found, PassageSearch, PropositionSearch, Search
+from inference.loops.kind import Helper, LoopKind, LoopOptions, LoopParts, Option
+from inference.loops.model import GraphReader, chat_request, passages_prompt, search, write
+from inference.loops.t2rag_steps import (
+    Decomposer,
+    HelperResolver,
+    OpenQuestion,
+    PromptedResolver,
+    Resolver,
+)
 from inference.loops.trace import Trace, TraceStep
+from inference.retrieval.passages import Passage
 from models.formats.clues import prompted_answer
 from models.formats.conditions import relation_words
 from models.formats.planning import History, HistoryStep
@@ -26,6 +39,7 @@ from models.formats.query_triplets import (
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
+logger = logging.getLogger(__name__)
 _NO_VALUE = re.compile(
     r"\W*(?:unknown|unspecified|undisclosed|none|nothing|null|nil|n/?a|tbd|unresolved"
     r"|not (?:\w+ )?(?:specified|mentioned|stated|given|known|available|provided|found)(?: .*)?"
@@ -229,8 +243,7 @@ class T2RagLoop:
     async def _retrieve(self, fresh: list[QueryTriplet], trace: Trace) -> Found:
         """Adaptive retrieval with the searchable triplets, or with the question for want of any."""
         queries = [triplet.proposition for triplet in fresh] or [trace.question]
-        with trace.bill.stage("retrieve"):
-            found = await asyncio.to_thread(self.search.find, queries, self.settings.top_k)
+        found = await search(trace, self.search.find, queries, self.settings.top_k)
         asked = format_query_triplets(fresh).replace("\n", "; ") or trace.question
         trace.steps.append(TraceStep(asked, found.passages, propositions=found.facts))
         return found
@@ -248,10 +261,7 @@ class T2RagLoop:
 
     async def _generate(self, prompt: str, trace: Trace) -> str:
         request = chat_request(prompt, self.settings.max_answer_tokens)
-        with trace.bill.stage("answer"):
-            [completion] = await self.engine.generate([request])
-        trace.bill.charge([completion])
-        return completion.text.strip()
+        return await write(self.engine, request, "answer", trace)
 
 
 def _as_history(triplets: list[QueryTriplet], trace: Trace) -> History:
@@ -267,3 +277,83 @@ def _as_history(triplets: list[QueryTriplet], trace: Trace) -> History:
         HistoryStep(asked) for asked in left if not any(asked in s.subquery for s in trace.steps)
     ]
     return History(trace.question, tuple(steps))
+
+
+@dataclass(frozen=True)
+class T2RagOptions(LoopOptions):
+    """Options of T²RAG."""
+
+    loop: str = "t2rag"
+    top_k: int = T2RagSettings.top_k
+    max_rounds: int = T2RagSettings.max_rounds
+    propositions: Annotated[Path | None, Option("index of build_propositions.py", "DIR")] = None
+    granularity: Annotated[
+        Literal["proposition", "passage"],
+        Option("what is searched; passages, by --retriever, are an ablation"),
+    ] = "proposition"
+    without_passages: Annotated[bool, Option("resolve from propositions alone, an ablation")] = (
+        False
+    )
+    decomposer: Annotated[Path | None, Helper("decompose")] = None
+    resolver: Annotated[Path | None, Helper("resolve")] = None
+
+
+def open_t2rag(parts: LoopParts[T2RagOptions]) -> T2RagLoop:
+    """Open T²RAG over propositions, or over passages for its ablation.
+
+    Raises PropositionIndexError, IndexMismatchError, EmptyCorpusError.
+    """
+    options, engine, helpers = parts.options, parts.engine, parts.helpers
+    settings = T2RagSettings(
+        options.top_k, options.max_rounds, max_answer_tokens=options.max_answer_tokens
+    )
+    resolver: Resolver
+    if "resolve" in helpers:
+        resolver = HelperResolver(engine, helpers["resolve"], not options.without_passages)
+    else:
+        resolver = PromptedResolver(engine, not options.without_passages)
+    decomposer = Decomposer(engine, helpers.get("decompose"))
+    search = _open_search(parts)
+    return T2RagLoop(engine, decomposer, resolver, search, settings, parts.ras_reader)
+
+
+def _open_search(parts: LoopParts[T2RagOptions]) -> Search:
+    options = parts.options
+    if options.granularity == "passage":
+        if options.without_passages:
+            raise PropositionIndexError(
+                "--without-passages leaves nothing to resolve from with --granularity passage: "
+                "give one of the two"
+            )
+        return PassageSearch(parts.retriever())
+    if options.propositions is None:
+        raise PropositionIndexError(
+            "--loop t2rag searches propositions: name their index with --propositions, after "
+            "inference/build_propositions.py has made it"
+        )
+    index = open_index(options.propositions, parts.encoder())
+    passages = {passage.id: passage for passage in parts.corpus}
+    _check_corpus(index, passages, options.propositions)
+    return PropositionSearch(index, passages)
+
+
+def _check_corpus(index: PropositionIndex, passages: Mapping[str, Passage], folder: Path) -> None:
+    """Refuse a corpus that lacks a passage of the index or has another text for it."""
+    for name, key in index.documents.items():
+        if name not in passages or passage_key(passages[name]) != key:
+            raise PropositionIndexError(
+                f"{folder} holds document '{name}', which the corpus does not hold with that title "
+                "and text: name the corpus that it was built from"
+            )
+    missing = len(passages) - len(index.documents)
+    if missing:
+        logger.warning(
+            "%d of %d passages are not in %s and will not be found; add them with "
+            "inference/build_propositions.py",
+            missing,
+            len(passages),
+            folder,
+        )
+
+
+T2RAG = LoopKind("t2rag", T2RagOptions, open_t2rag, index="propositions", heading="t2rag")

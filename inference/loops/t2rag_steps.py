@@ -8,7 +8,7 @@ from typing import Protocol
 from inference.engines.contract import Engine, Request
 from inference.indexes.propositions.index import proposition_text
 from inference.indexes.propositions.search import Found
-from inference.loops.model import chat_request
+from inference.loops.model import chat_request, generate
 from inference.loops.trace import Trace
 from models.formats.clues import (
     ResolutionInput,
@@ -68,10 +68,8 @@ class Decomposer:
             request = self.make_request(decompose_prompt(question))
         else:
             request = chat_request(prompted_decomposition(question), MAX_DECOMPOSITION_TOKENS)
-        with trace.bill.stage("decompose"):
-            [completion] = await self.engine.generate([request])
-        trace.bill.charge([completion])
-        parsed = parse_query_triplets(completion.text)
+        [text] = await generate(self.engine, [request], "decompose", trace)
+        parsed = parse_query_triplets(text)
         if parsed.malformed:
             trace.notes.append(f"decomposition: {parsed.malformed} lines are no triplet")
         return list(dict.fromkeys(parsed.triplets))
@@ -95,11 +93,9 @@ class PromptedResolver:
             _texts(state.found) if self.show_passages else [],
         )
         request = chat_request(prompted_resolution(given), MAX_RESOLUTION_TOKENS)
-        with trace.bill.stage("resolve"):
-            [completion] = await self.engine.generate([request])
-        trace.bill.charge([completion])
-        trace.steps[-1].decision = completion.text
-        parsed = parse_clues(completion.text)
+        [text] = await generate(self.engine, [request], "resolve", trace)
+        trace.steps[-1].decision = text
+        parsed = parse_clues(text)
         if parsed.malformed:
             trace.notes.append(
                 f"round {len(trace.steps)}: {parsed.malformed} pieces of the resolution are no clue"
@@ -128,13 +124,10 @@ class HelperResolver:
         found = state.found
         shown = _texts(found) if self.show_passages else [claim(fact) for fact in found.facts]
         requests = [self.make_request(resolve_prompt(triplet, shown)) for triplet in asked]
-        with trace.bill.stage("resolve"):
-            completions = await self.engine.generate(requests)
-        trace.bill.charge(completions)
-        trace.steps[-1].decision = "\n".join(completion.text for completion in completions)
+        texts = await generate(self.engine, requests, "resolve", trace)
+        trace.steps[-1].decision = "\n".join(texts)
         filled = [
-            parse_resolution(completion.text, triplet)
-            for triplet, completion in zip(asked, completions, strict=True)
+            parse_resolution(text, triplet) for triplet, text in zip(asked, texts, strict=True)
         ]
         return [triplet for triplet in filled if triplet is not None]
 

@@ -3,12 +3,22 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 from inference.engines.contract import Constraint
 from inference.indexes.hierarchy.index import Evidence, HierarchyIndex, ScoredQuestion
 from inference.indexes.hierarchy.offers import SHORTLIST, Offer, TopicOffers
-from inference.loops.model import GraphReader, ModelSteps
+from inference.indexes.hierarchy.store import HierarchyError
+from inference.loops.kind import (
+    Helper,
+    LoopKind,
+    LoopOptions,
+    LoopParts,
+    Option,
+    OptionsError,
+)
+from inference.loops.model import GraphReader, ModelSteps, search
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
@@ -28,7 +38,6 @@ from models.formats.topics import (
 )
 
 Traversal = Literal["model", "embedding", "none"]
-TRAVERSALS = ("model", "embedding", "none")
 CHOICE_STEPS: dict[ChoiceLevel, str] = {
     "topics": "choose topics",
     "subtopics": "choose subtopics",
@@ -121,20 +130,19 @@ class ThRagLoop:
     async def answer(self, record: QuestionRecord) -> Trace:
         """Choose topics and subtopics, gather sentences, answer."""
         trace = Trace(record.question)
-        with trace.bill.stage("retrieve"):
-            scored = await asyncio.to_thread(self.index.score, record.question)
+        scored = await search(trace, self.index.score, record.question)
         step = TraceStep(record.question)
         trace.steps.append(step)
         subtopics = await self._traverse(scored, trace)
-        with trace.bill.stage("retrieve"):
-            evidence = await asyncio.to_thread(
-                self.index.evidence,
-                scored,
-                subtopics,
-                self.settings.sentences,
-                self.settings.link_weight,
-                self.settings.name_weight,
-            )
+        evidence = await search(
+            trace,
+            self.index.evidence,
+            scored,
+            subtopics,
+            self.settings.sentences,
+            self.settings.link_weight,
+            self.settings.name_weight,
+        )
         step.passages = list(dict.fromkeys(item.chunk for item in evidence))
         step.triples = list(dict.fromkeys(t for item in evidence for t in item.triples))
         if self.reader is not None:
@@ -215,3 +223,91 @@ class ThRagLoop:
         prompt = evidence_answer_prompt(trace.question, text, long_form)
         written = await self.steps.ask("answer", "", prompt, trace, settings.max_answer_tokens)
         return written.strip()
+
+
+@dataclass(frozen=True)
+class ThRagOptions(LoopOptions):
+    """Options of TH-RAG. Raises OptionsError for a trained chooser where no model chooses."""
+
+    loop: str = "th_rag"
+    hierarchy: Annotated[Path | None, Option("hierarchy of build_hierarchy.py", "DIR")] = None
+    traversal: Annotated[
+        Traversal,
+        Option(
+            "who chooses topics: the model, the nearest by embedding without a call, or none to "
+            "search all sentences"
+        ),
+    ] = ThRagSettings.traversal
+    topic_chooser: Annotated[Path | None, Helper("choose_topics")] = None
+    most_topics: Annotated[int, Option("chosen a question")] = ThRagSettings.topics[1]
+    most_subtopics: Annotated[int, Option("chosen a topic")] = ThRagSettings.subtopics[1]
+    sentences: Annotated[int, Option("evidence sentences, K1")] = ThRagSettings.sentences
+    passages: Annotated[int, Option("passages around them, K2")] = ThRagSettings.passages
+    link_weight: Annotated[
+        float,
+        Option(
+            "pull of a sentence towards a better one about the same entity, from 0 (the paper's) "
+            "to below 1"
+        ),
+    ] = ThRagSettings.link_weight
+    name_weight: Annotated[
+        float,
+        Option(
+            "what a sentence gains that is about an entity which the question names; 0 is the "
+            "paper's"
+        ),
+    ] = ThRagSettings.name_weight
+
+    def __post_init__(self) -> None:
+        if self.topic_chooser and self.traversal != "model":
+            raise OptionsError(
+                f"--topic-chooser {self.topic_chooser} with --traversal {self.traversal}: no model "
+                "chooses then. Leave one of them out"
+            )
+
+    @property
+    def settings(self) -> ThRagSettings:
+        """The loop's settings; where few may be chosen, that is the least too."""
+        least_topics, least_subtopics = ThRagSettings.topics[0], ThRagSettings.subtopics[0]
+        return ThRagSettings(
+            topics=(min(least_topics, self.most_topics), self.most_topics),
+            subtopics=(min(least_subtopics, self.most_subtopics), self.most_subtopics),
+            sentences=self.sentences,
+            passages=self.passages,
+            link_weight=self.link_weight,
+            name_weight=self.name_weight,
+            traversal=self.traversal,
+            max_answer_tokens=self.max_answer_tokens,
+        )
+
+
+def open_th_rag(parts: LoopParts[ThRagOptions]) -> ThRagLoop:
+    """Open TH-RAG over the hierarchy that the options name.
+
+    A trained chooser chooses at both levels. Raises HierarchyError, IndexMismatchError.
+    """
+    options = parts.options
+    if options.hierarchy is None:
+        raise HierarchyError(
+            "--loop th_rag answers from a hierarchy: name it with --hierarchy, after "
+            "inference/build_hierarchy.py has made it"
+        )
+    index = HierarchyIndex.load(options.hierarchy, parts.encoder())
+    chooser = parts.helpers.get("choose_topics")
+    choosers = dict.fromkeys(CHOICE_STEPS.values(), chooser) if chooser else None
+    return ThRagLoop(ModelSteps(parts.engine, choosers), index, options.settings, parts.ras_reader)
+
+
+def _documents(loop: ThRagLoop) -> Sequence[Passage]:
+    return loop.index.documents
+
+
+TH_RAG = LoopKind(
+    "th_rag",
+    ThRagOptions,
+    open_th_rag,
+    searches_corpus=False,
+    index="hierarchy",
+    heading="th_rag",
+    documents=_documents,
+)

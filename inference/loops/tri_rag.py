@@ -1,12 +1,14 @@
 """Tri-RAG: retrieve by condition, answer from full triplets in a budget (Tri-RAG §III-D)."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
 
-from inference.engines.contract import Engine, Request, Sampling
-from inference.indexes.knowledge_base.store import KnowledgeBase
-from inference.loops.model import GraphReader
+from inference.engines.contract import Engine, Sampling
+from inference.indexes.knowledge_base.store import KnowledgeBase, KnowledgeBaseError
+from inference.loops.kind import LoopKind, LoopOptions, LoopParts, Option
+from inference.loops.model import GraphReader, search, user_request, write
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
@@ -171,8 +173,7 @@ class TriRagLoop:
         self, query: str, trace: Trace, known: list[ConditionTriplet]
     ) -> tuple[list[ConditionTriplet], list[Passage]]:
         """The best m triplets that are new, within the budget, and the documents behind them."""
-        with trace.bill.stage("retrieve"):
-            [hits] = await asyncio.to_thread(self.base.search, [query], self.settings.top_k)
+        [hits] = await search(trace, self.base.search, [query], self.settings.top_k)
         fresh = [
             (triplet, claim.sources)
             for hit in hits
@@ -202,11 +203,49 @@ class TriRagLoop:
     async def _generate(self, trace: Trace, triplets: list[ConditionTriplet]) -> str:
         evidence = fit_evidence(triplets, self.settings.budget, self.engine.count_tokens)
         content = evidence_prompt(trace.question, evidence.text)
-        request = Request(
-            messages=({"role": "user", "content": content},),
-            sampling=Sampling(max_new_tokens=self.settings.max_answer_tokens),
+        request = user_request(content, Sampling(max_new_tokens=self.settings.max_answer_tokens))
+        return await write(self.engine, request, "answer", trace)
+
+
+@dataclass(frozen=True)
+class TriRagOptions(LoopOptions):
+    """Options of Tri-RAG."""
+
+    loop: str = "tri_rag"
+    kb: Annotated[Path | None, Option("knowledge base of build_kb.py, for tri_rag", "DIR")] = None
+    selected: Annotated[int, Option("triplets a query, tri_rag")] = TriRagSettings.selected
+    evidence_budget: Annotated[int, Option("tokens of the evidence block, tri_rag")] = (
+        TriRagSettings.budget
+    )
+
+
+def open_tri_rag(parts: LoopParts[TriRagOptions]) -> TriRagLoop:
+    """Open Tri-RAG over the knowledge base that the options name.
+
+    Raises KnowledgeBaseError, also for a corpus that lacks a document of the knowledge base.
+    """
+    options = parts.options
+    if options.kb is None:
+        raise KnowledgeBaseError(
+            "--loop tri_rag answers from a knowledge base: name it with --kb, after "
+            "inference/build_kb.py has made it"
         )
-        with trace.bill.stage("answer"):
-            [completion] = await self.engine.generate([request])
-        trace.bill.charge([completion])
-        return completion.text.strip()
+    base = KnowledgeBase.load(options.kb, parts.encoder())
+    documents = {passage.id: passage for passage in parts.corpus}
+    unknown = [s for entry in base.entries for s in entry.sources if s not in documents]
+    if unknown:
+        raise KnowledgeBaseError(
+            f"{options.kb} holds document '{unknown[0]}', which the corpus does not: name the "
+            "corpus that it was built from"
+        )
+    settings = TriRagSettings(
+        options.top_k,
+        options.selected,
+        options.evidence_budget,
+        options.max_rounds,
+        options.max_answer_tokens,
+    )
+    return TriRagLoop(parts.engine, base, settings, parts.ras_reader, documents.__getitem__)
+
+
+TRI_RAG = LoopKind("tri_rag", TriRagOptions, open_tri_rag, index="kb")

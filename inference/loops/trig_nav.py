@@ -4,7 +4,10 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
+from inference.engines.adapters import RAS_ADAPTER, T2T_ADAPTER
 from inference.loops.chain_solver import (
     ChainSolver,
     SolvedChain,
@@ -12,7 +15,13 @@ from inference.loops.chain_solver import (
     segment_question,
     segments,
 )
-from inference.loops.graph_evidence import EvidenceGatherer, QuestionGraph
+from inference.loops.graph_evidence import (
+    EvidenceGatherer,
+    EvidenceSettings,
+    KnowledgeUsed,
+    QuestionGraph,
+)
+from inference.loops.kind import Helper, LoopKind, LoopOptions, LoopParts, Option
 from inference.loops.model import GraphReader, ModelSteps
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.open_retriever import reciprocal_rank_fusion
@@ -202,3 +211,40 @@ class TrigNavLoop:
 
 def _as_facts(answer: SubAnswer) -> tuple[Triple, ...]:
     return answer.facts or (Triple(answer.question, "answer", answer.text),)
+
+
+@dataclass(frozen=True)
+class TrigNavOptions(LoopOptions):
+    """Options of Trig-Nav."""
+
+    loop: str = "trig_nav"
+    top_k: int = EvidenceSettings.top_k
+    judge: Annotated[
+        bool, Option("judge what is missing; without, every question is decomposed")
+    ] = TrigNavSettings.judge
+    recall: Annotated[bool, Option("ask the model first what it knows")] = TrigNavSettings.recall
+    knowledge: Annotated[
+        KnowledgeUsed, Option("what triples are solved from, graph and text or one of them")
+    ] = EvidenceSettings.knowledge
+    gap_judge: Annotated[Path | None, Helper("judge_gap")] = None
+    decomposer: Annotated[Path | None, Helper("decompose")] = None
+    resolver: Annotated[Path | None, Helper("resolve")] = None
+
+
+def open_trig_nav(parts: LoopParts[TrigNavOptions]) -> TrigNavLoop:
+    """Open Trig-Nav over a corpus."""
+    options = parts.options
+    evidence = EvidenceSettings(options.top_k, options.max_triples, options.knowledge)
+    retriever, encoder = parts.retriever(), parts.encoder()
+    gatherer = EvidenceGatherer(retriever, parts.extractor, encoder, evidence)
+    settings = TrigNavSettings(
+        options.judge, options.recall, max_answer_tokens=options.max_answer_tokens
+    )
+    return TrigNavLoop(
+        ModelSteps(parts.engine, parts.helpers), gatherer, settings, parts.ras_reader
+    )
+
+
+TRIG_NAV = LoopKind(
+    "trig_nav", TrigNavOptions, open_trig_nav, (RAS_ADAPTER, T2T_ADAPTER), heading="trig_nav"
+)

@@ -12,7 +12,6 @@ from dataclasses import fields
 from pathlib import Path
 
 from common.commands import one_line_errors
-from common.errors import UserError
 from inference.engines.contract import ENGINE_KINDS, EngineOptions
 from inference.retrieval.passages import (
     Passage,
@@ -26,10 +25,6 @@ from models.files.backbone import resolve_dtype
 ELSEWHERE = ("kind", "base_url", "api_key", "max_retries", "timeout")
 OPTIONS = [field.name for field in fields(EngineOptions) if field.name not in ELSEWHERE]
 DTYPES = ("native", "bfloat16", "float16", "float32", "auto")
-
-
-class OptionsError(UserError, ValueError):
-    """Options that do not go together; the message says which and what to do."""
 
 
 def positive_int(text: str) -> int:

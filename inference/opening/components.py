@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from inference.engines.adapters import EXTRACTOR_ADAPTER, RAS_ADAPTER, T2T_ADAPTER
 from inference.engines.contract import Request, Sampling
 from inference.indexes.extraction import RequestMaker
 from inference.loops.model import InputMaker, ReaderInput, chat_request
@@ -22,16 +23,7 @@ from models.helper import InstructionTunedConfig, read_helper_config
 from models.processors.passages import PassageProcessor
 from models.text_to_triples import TextToTriplesConfig
 
-RAS_ADAPTER = "ras"
-T2T_ADAPTER = "t2t"
-EXTRACTOR_ADAPTER = "tri_rag"
 MAX_PROMPTED_TRIPLES_TOKENS = 512
-SHIPPED = Path(__file__).resolve().parents[2] / "checkpoints"
-DEFAULT_CHECKPOINTS = {
-    RAS_ADAPTER: SHIPPED / "ras_smollm2",
-    T2T_ADAPTER: SHIPPED / "t2t_smollm2",
-    EXTRACTOR_ADAPTER: SHIPPED / "tri_rag_smollm2",
-}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.cache import cache_folder
+from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.engines.contract import Engine, EngineOptions
 from inference.indexes.extraction import HELD, RequestMaker, TripleCache, TripleExtractor, held_to
 from inference.indexes.hierarchy.build import Chunking
@@ -16,8 +17,6 @@ from inference.indexes.hierarchy.extraction import (
 from inference.indexes.hierarchy.kinds import KindTopics
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
 from inference.opening.components import (
-    DEFAULT_CHECKPOINTS,
-    T2T_ADAPTER,
     Component,
     helper_requests,
     open_helper,

@@ -1,144 +1,19 @@
 """A loop by its name, with everything that it needs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from inference.engines.adapters import RAS_ADAPTER, T2T_ADAPTER
 from inference.engines.contract import Engine, EngineOptions
-from inference.indexes.extraction import TripleCache, TripleExtractor
-from inference.indexes.hierarchy.index import HierarchyIndex
-from inference.indexes.hierarchy.store import HierarchyError
-from inference.indexes.knowledge_base.store import KnowledgeBase, KnowledgeBaseError
-from inference.loops.baselines import (
-    IrcotLoop,
-    NoRetrievalLoop,
-    ReactLoop,
-    SelfAskLoop,
-    SingleShotLoop,
-)
-from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings
-from inference.loops.model import GraphReader, ModelSteps, PassageSettings, PassageSteps, chat_input
-from inference.loops.ras import RasLoop, RasSettings, StaticRasLoop
-from inference.loops.th_rag import CHOICE_STEPS, ThRagLoop, ThRagSettings
+from inference.indexes.extraction import TripleCache
+from inference.loops.kind import LoopOptions, LoopParts
+from inference.loops.model import GraphReader, chat_input
+from inference.loops.registry import loop_kind
 from inference.loops.trace import Loop
-from inference.loops.tri_rag import TriRagLoop, TriRagSettings
-from inference.loops.trig_nav import TrigNavLoop, TrigNavSettings
-from inference.opening.components import (
-    RAS_ADAPTER,
-    T2T_ADAPTER,
-    Component,
-    helper_requests,
-    open_helper,
-    reader_inputs,
-)
+from inference.opening.components import Component, helper_requests, open_helper, reader_inputs
 from inference.opening.engine import build_engine
 from inference.opening.extractors import open_extractor
-from inference.opening.loop_options import (
-    LOOPS_OVER_TRIPLES,
-    MULTI_ROUND_BASELINES,
-    T2RAG,
-    TH_RAG,
-    TRIG_NAV,
-    LoopOptions,
-    helpers_of,
-)
-from inference.opening.t2rag import build_t2rag
-from inference.retrieval.open_retriever import build_retriever
-from inference.retrieval.passages import Passage, Retriever
-from models.files.sentence_encoder import load_sentence_encoder
-from models.formats.records import HelperTask
-
-CHOOSER: HelperTask = "choose_topics"
-BASELINES: dict[str, Callable[[PassageSteps], Loop]] = {
-    "ircot": IrcotLoop,
-    "react": ReactLoop,
-    "self_ask": SelfAskLoop,
-}
-
-
-def open_tri_rag(
-    options: LoopOptions, engine: Engine, reader: GraphReader, corpus: Sequence[Passage]
-) -> TriRagLoop:
-    """Tri-RAG over the knowledge base that the options name.
-
-    `reader` answers where a RAS component is named. Raises KnowledgeBaseError, also for a corpus
-    that lacks a document of the knowledge base.
-    """
-    if options.kb is None:
-        raise KnowledgeBaseError(
-            "--loop tri_rag answers from a knowledge base: name it with --kb, after "
-            "inference/build_kb.py has made it"
-        )
-    base = KnowledgeBase.load(options.kb, load_sentence_encoder(options.encoder))
-    documents = {passage.id: passage for passage in corpus}
-    unknown = [s for entry in base.entries for s in entry.sources if s not in documents]
-    if unknown:
-        raise KnowledgeBaseError(
-            f"{options.kb} holds document '{unknown[0]}', which the corpus does not: name the "
-            "corpus that it was built from"
-        )
-    settings = TriRagSettings(
-        options.top_k,
-        options.selected,
-        options.evidence_budget,
-        options.max_rounds,
-        options.max_answer_tokens,
-    )
-    facts_reader = reader if options.ras is not None else None
-    return TriRagLoop(engine, base, settings, facts_reader, documents.__getitem__)
-
-
-def open_th_rag(
-    options: LoopOptions, engine: Engine, reader: GraphReader, helpers: Mapping[str, Component]
-) -> ThRagLoop:
-    """TH-RAG over the hierarchy that the options name; a trained chooser chooses at both levels.
-
-    `reader` answers where a RAS component is named. Raises HierarchyError, IndexMismatchError.
-    """
-    if options.hierarchy is None:
-        raise HierarchyError(
-            "--loop th_rag answers from a hierarchy: name it with --hierarchy, after "
-            "inference/build_hierarchy.py has made it"
-        )
-    index = HierarchyIndex.load(options.hierarchy, load_sentence_encoder(options.encoder))
-    least_topics, least_subtopics = ThRagSettings.topics[0], ThRagSettings.subtopics[0]
-    settings = ThRagSettings(
-        topics=(min(least_topics, options.most_topics), options.most_topics),
-        subtopics=(min(least_subtopics, options.most_subtopics), options.most_subtopics),
-        sentences=options.sentences,
-        passages=options.passages,
-        link_weight=options.link_weight,
-        name_weight=options.name_weight,
-        traversal=options.traversal,  # type: ignore[arg-type]
-        max_answer_tokens=options.max_answer_tokens,
-    )
-    answers = reader if options.ras is not None else None
-    chooser = helper_requests(helpers[CHOOSER]) if CHOOSER in helpers else None
-    steps = ModelSteps(engine, dict.fromkeys(CHOICE_STEPS.values(), chooser) if chooser else None)
-    return ThRagLoop(steps, index, settings, answers)
-
-
-def open_trig_nav(
-    options: LoopOptions,
-    engine: Engine,
-    reader: GraphReader,
-    extractor: TripleExtractor,
-    retriever: Retriever,
-    helpers: Mapping[str, Component],
-) -> TrigNavLoop:
-    """Trig-Nav over a corpus; `reader` answers where a RAS component is named."""
-    evidence = EvidenceSettings(
-        options.top_k,
-        options.max_triples,
-        options.knowledge,  # type: ignore[arg-type]
-    )
-    encoder = load_sentence_encoder(options.encoder)
-    gatherer = EvidenceGatherer(retriever, extractor, encoder, evidence)
-    settings = TrigNavSettings(
-        options.judge, options.recall, max_answer_tokens=options.max_answer_tokens
-    )
-    steps = ModelSteps(engine, {task: helper_requests(c) for task, c in helpers.items()})
-    answers = reader if options.ras is not None else None
-    return TrigNavLoop(steps, gatherer, settings, answers)
+from inference.retrieval.passages import Passage
 
 
 @dataclass
@@ -185,11 +60,22 @@ class LoopComponents:
 
 
 def read_components(options: LoopOptions) -> LoopComponents:
-    """The components that the named loop uses. Raises CheckpointError for a folder that is none."""
-    ras = Component.open(str(options.ras), "ras") if options.uses_ras else None
-    reads_triples = options.loop in LOOPS_OVER_TRIPLES
-    t2t = Component.open(options.t2t, "t2t") if reads_triples and options.t2t else None
-    return LoopComponents(ras, t2t, _open_helpers(options), options.backbone)
+    """The components that the named loop uses.
+
+    Raises CheckpointError for a folder that is none, OptionsError for an unknown loop.
+    """
+    kind = loop_kind(options.loop)
+    folders = kind.folders(options)
+    ras, t2t = (
+        Component.open(folders[name], name) if name in folders else None
+        for name in (RAS_ADAPTER, T2T_ADAPTER)
+    )
+    helpers: dict[str, Component] = {
+        task: open_helper(folders[name], task)
+        for name, task in kind.helpers.items()
+        if name in folders
+    }
+    return LoopComponents(ras, t2t, helpers, options.backbone)
 
 
 def engine_of(options: EngineOptions, loops: Sequence[LoopComponents]) -> Engine:
@@ -212,66 +98,19 @@ def open_loop(
     EmptyCorpusError, HierarchyError, IndexMismatchError, KnowledgeBaseError,
     PropositionIndexError.
     """
-    parts = read_components(options)
-    ras, t2t, helpers = parts.ras, parts.t2t, parts.helpers
-    engine = engine_of(options.engine, [parts]) if shared is None else shared
-    reader = GraphReader(
-        engine,
-        reader_inputs(ras, options.derive_comparisons) if ras else chat_input,
-        options.max_answer_tokens,
-        options.engine.constrain,
-    )
+    kind, components = loop_kind(options.loop), read_components(options)
+    ras, constrain = components.ras, options.engine.constrain
+    engine = engine_of(options.engine, [components]) if shared is None else shared
+    make_input = reader_inputs(ras, options.derive_comparisons) if ras else chat_input
+    reader = GraphReader(engine, make_input, options.max_answer_tokens, constrain)
     extractor = None
-    if options.loop in LOOPS_OVER_TRIPLES:
-        extractor = open_extractor(
-            engine, t2t or parts.backbone, options.cache, options.engine.constrain
-        )
-    loop = _build(options, engine, reader, extractor, corpus, helpers)
-    documents = loop.index.documents if isinstance(loop, ThRagLoop) else corpus
+    if T2T_ADAPTER in kind.components:
+        reads = components.t2t or components.backbone
+        extractor = open_extractor(engine, reads, options.cache, constrain)
+    helpers = {task: helper_requests(helper) for task, helper in components.helpers.items()}
+    loop = kind.open(
+        LoopParts(options, engine, corpus, reader, reader if ras else None, helpers, extractor)
+    )
+    documents = kind.documents(loop) if kind.documents else corpus
     cache = extractor.cache if extractor else None
     return OpenLoop(loop, engine, cache, documents, shares_engine=shared is not None)
-
-
-def _open_helpers(options: LoopOptions) -> dict[str, Component]:
-    """The trained helpers that the options name and the loop can use, by task."""
-    folders = {task: getattr(options, name) for name, task in helpers_of(options.loop).items()}
-    return {task: open_helper(folder, task) for task, folder in folders.items() if folder}
-
-
-def _build(
-    options: LoopOptions,
-    engine: Engine,
-    reader: GraphReader,
-    extractor: TripleExtractor | None,
-    corpus: Sequence[Passage],
-    helpers: Mapping[str, Component],
-) -> Loop:
-    if options.loop == "none":
-        return NoRetrievalLoop(reader)
-    if options.loop == "ras_static":
-        assert extractor is not None
-        return StaticRasLoop(reader, extractor)
-    if options.loop == "tri_rag":
-        return open_tri_rag(options, engine, reader, corpus)
-    if options.loop == T2RAG:
-        answerer = reader if options.ras else None
-        return build_t2rag(options, engine, answerer, helpers, corpus)
-    if options.loop == TH_RAG:
-        return open_th_rag(options, engine, reader, helpers)
-    retriever = build_retriever(
-        options.retriever, corpus, options.encoder, options.index, options.title_weight
-    )
-    if options.loop == "single":
-        return SingleShotLoop(engine, retriever, options.top_k)
-    if options.loop in MULTI_ROUND_BASELINES:
-        limits = PassageSettings(
-            options.top_k, options.max_rounds, max_answer_tokens=options.max_answer_tokens
-        )
-        return BASELINES[options.loop](PassageSteps(engine, retriever, limits))
-    assert extractor is not None
-    if options.loop == TRIG_NAV:
-        return open_trig_nav(options, engine, reader, extractor, retriever, helpers)
-    settings = RasSettings(
-        options.top_k, options.max_rounds, options.max_triples, options.loop == "ras"
-    )
-    return RasLoop(reader, retriever, extractor, settings)

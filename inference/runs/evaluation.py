@@ -22,17 +22,10 @@ from evaluation.runs import RESULTS_FILE
 from evaluation.significance import scores_by_type
 from inference.engines.contract import Engine
 from inference.indexes.cost import read_cost
+from inference.loops.kind import LoopOptions
+from inference.loops.registry import LOOPS
 from inference.loops.trace import Loop, Trace
 from inference.opening.loop import open_loop
-from inference.opening.loop_options import (
-    LOOPS_OVER_CORPUS,
-    LOOPS_OVER_TRIPLES,
-    OWN_OPTIONS,
-    T2RAG,
-    TH_RAG,
-    LoopOptions,
-    helpers_of,
-)
 from inference.retrieval.passages import Passage, documents_of_questions, load_corpus
 from inference.runs.log import EvaluationLog, EvaluationLogError, shard_card
 from inference.runs.scores import GoldPassages, scored_trace, summarise
@@ -41,8 +34,6 @@ from models.formats.records import QuestionRecord, read_records
 from models.graph_llm import GraphLLMConfig
 
 logger = logging.getLogger(__name__)
-# Which folder a loop answers from; building it is its cost of indexing.
-INDEXES = {"tri_rag": "kb", T2RAG: "propositions", TH_RAG: "hierarchy"}
 OF_ENGINE = ("kind", "dtype", "constrain")
 
 
@@ -143,10 +134,10 @@ def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
     """
     options = evaluation.options
     files = [evaluation.dataset]
-    if options.loop in LOOPS_OVER_CORPUS and evaluation.corpus is not None:
+    if LOOPS[options.loop].searches_corpus and evaluation.corpus is not None:
         files.append(evaluation.corpus)
     return {
-        **provenance(sys.argv, files, components_of(options).values()),
+        **provenance(sys.argv, files, LOOPS[options.loop].folders(options).values()),
         "seed": None,
         "engine": {name: getattr(options.engine, name) for name in OF_ENGINE},
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -154,16 +145,8 @@ def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
     }
 
 
-def components_of(options: LoopOptions) -> dict[str, Path]:
-    """The folder of each component that takes part, by its option's name."""
-    used = {"ras": options.uses_ras, "t2t": options.loop in LOOPS_OVER_TRIPLES}
-    used |= dict.fromkeys(helpers_of(options.loop), True)
-    folders = {name: getattr(options, name) for name, is_used in used.items() if is_used}
-    return {name: folder for name, folder in folders.items() if folder}
-
-
 def _corpus_of(evaluation: Evaluation) -> list[Passage]:
-    if evaluation.options.loop not in LOOPS_OVER_CORPUS or evaluation.corpus is None:
+    if not LOOPS[evaluation.options.loop].searches_corpus or evaluation.corpus is None:
         return []
     corpus = load_corpus(evaluation.corpus)
     if evaluation.question_documents:
@@ -177,7 +160,8 @@ def results_of(
     """What `results.json` says of a whole evaluation. settings: of `settings_of`."""
     results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
     results["derive_comparisons"] = settings.get("derive_comparisons")
-    folder = settings.get(INDEXES.get(settings["loop"], ""))
+    # Building the folder that a loop answers from is its cost of indexing.
+    folder = settings.get(LOOPS[settings["loop"]].index or "")
     results["indexing"] = read_cost(Path(folder)) if folder else None
     return results
 
@@ -241,23 +225,21 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     for name in ("cache", "index"):
         del settings[name]
     settings["engine"] = {name: getattr(options.engine, name) for name in OF_ENGINE}
-    components = components_of(options)
-    for name in ("ras", "t2t", *helpers_of(options.loop)):
-        settings[name] = component_fingerprint(components[name]) if name in components else None
+    kind = LOOPS[options.loop]
+    folders = kind.folders(options)
+    for name in ("ras", "t2t", *kind.helpers):
+        settings[name] = component_fingerprint(folders[name]) if name in folders else None
     settings["derive_comparisons"] = _derives_comparisons(options)
-    for name in ("kb", "propositions", "hierarchy"):
-        settings[name] = str(settings[name]) if settings[name] else None
-    # Other loops' evaluations that were begun before there were these options can go on.
-    own = OWN_OPTIONS.get(options.loop, ())
-    for name in {name for names in OWN_OPTIONS.values() for name in names}.difference(own):
-        del settings[name]
+    if kind.index and settings[kind.index]:
+        settings[kind.index] = str(settings[kind.index])
     return settings
 
 
 def _derives_comparisons(options: LoopOptions) -> bool | None:
     """Whether derived comparisons join the prompts; None where no RAS component reads them."""
-    if not options.uses_ras:
+    ras = LOOPS[options.loop].folders(options).get("ras")
+    if ras is None:
         return None
     if options.derive_comparisons is not None:
         return options.derive_comparisons
-    return GraphLLMConfig.from_dict(read_component_config(str(options.ras))).compare_dates
+    return GraphLLMConfig.from_dict(read_component_config(ras)).compare_dates

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.loop_runs import Run, Setting, report
+from inference.loops.kind import LoopOptions
 from inference.loops.trace import Trace
-from inference.opening.loop_options import LoopOptions
 from tests.benchmarks.commands import last_json, run_benchmark
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from inference.engines.contract import Sampling
+from inference.loops.kind import LoopOptions
 from inference.opening.components import Component, reader_inputs
-from inference.opening.loop_options import LoopOptions, add_loop_arguments, options_from
+from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.runs.evaluation import settings_of
 from models.formats.planning import History, HistoryStep
 from models.formats.triples import Triple

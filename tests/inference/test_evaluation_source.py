@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.opening.loop_options import LoopOptions
+from inference.loops.kind import LoopOptions
 from inference.runs.evaluation import Evaluation, source_of
 from tests.components import ras_component, t2t_component
 from tests.tiny import tiny_backbone

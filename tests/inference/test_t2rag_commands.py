@@ -21,7 +21,8 @@ from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.indexes.cost import read_cost
-from inference.opening.loop_options import OWN_OPTIONS, add_loop_arguments, options_from
+from inference.loops.registry import LOOPS
+from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.runs.evaluation import settings_of
 from models.formats.records import write_records
 from models.formats.triples import Triple
@@ -141,8 +142,8 @@ def test_each_loop_has_its_own_limits_where_none_are_given(
     settings = settings_of(options, Path("questions.jsonl"))
     assert json.loads(json.dumps(settings)) == settings
     # What is new with a loop is no setting of the others, whose evaluations can go on.
-    special = {name for names in OWN_OPTIONS.values() for name in names}
-    assert special & set(settings) == set(OWN_OPTIONS.get(loop, ()))
+    special = {name for kind in LOOPS.values() for name in kind.own}
+    assert special & set(settings) == set(LOOPS[loop].own)
 
 
 def test_an_index_grows_by_what_is_new(

@@ -1,0 +1,179 @@
+"""How a loop declares itself: its options with their help, what it needs, and how it opens."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar, get_type_hints
+
+from common.errors import UserError
+from inference.engines.adapters import DEFAULT_CHECKPOINTS, RAS_ADAPTER, T2T_ADAPTER
+from inference.engines.contract import Engine, EngineOptions
+from inference.indexes.extraction import TripleExtractor
+from inference.loops.model import MAX_ANSWER_TOKENS, GraphReader, PromptRequest
+from inference.loops.trace import Loop
+from inference.retrieval.open_retriever import RetrieverKind, build_retriever
+from inference.retrieval.passages import Passage, Retriever
+from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from models.formats.records import HelperTask
+
+CHECKPOINT = "CHECKPOINT"
+"""The metavar of an option that takes a component folder or 'none'."""
+
+
+class OptionsError(UserError, ValueError):
+    """Options that do not go together; the message says which and what to do."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """Marks, in its annotation, a field of `LoopOptions` that a command line can set.
+
+    Its flag is the field's name. text: the help, without the default where that is a number, a
+    word or yes.
+    """
+
+    text: str
+    metavar: str | None = None
+
+
+@dataclass(frozen=True)
+class Helper:
+    """Marks a field for the folder of a trained helper; None prompts the backbone."""
+
+    task: HelperTask
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """What is said about any loop; one with options of its own has a subclass in its file.
+
+    `ras` None means the untrained backbone, prompted by its chat template; so do `t2t` and the
+    folders of helpers. `derive_comparisons` None means as the RAS component was trained.
+    """
+
+    loop: str = "ras"
+    ras: Annotated[
+        Path | None,
+        Option(
+            "RAS component folder, or 'none' for the untrained backbone (default: the shipped)",
+            CHECKPOINT,
+        ),
+    ] = DEFAULT_CHECKPOINTS[RAS_ADAPTER]
+    t2t: Annotated[
+        Path | None,
+        Option(
+            "text-to-triples component folder, or 'none' to prompt the backbone (default: the "
+            "shipped)",
+            CHECKPOINT,
+        ),
+    ] = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
+    backbone: Annotated[str, Option("backbone where no checkpoint names one")] = "smollm2"
+    retriever: Annotated[RetrieverKind, Option("how to search")] = "hybrid"
+    title_weight: Annotated[int, Option("how often BM25 counts a passage's title")] = 5
+    encoder: Annotated[str, Option("sentence encoder of the dense index")] = "minilm"
+    index: Annotated[Path | None, Option("folder of saved indexes, made where missing", "DIR")] = (
+        None
+    )
+    cache: Annotated[
+        Path | None,
+        Option("SQLite file of extracted triples (default: in the user's cache folder)", "FILE"),
+    ] = None
+    top_k: Annotated[
+        int, Option("passages a subquery; conditions a query, tri_rag; passages a round, t2rag")
+    ] = 3
+    max_rounds: Annotated[int, Option("retrievals a question")] = 5
+    max_triples: Annotated[int, Option("triples kept a round")] = 8
+    max_answer_tokens: Annotated[int, Option("100 for short answers, 300 for long ones")] = (
+        MAX_ANSWER_TOKENS
+    )
+    derive_comparisons: Annotated[
+        bool | None,
+        Option(
+            "add triples that a rule derives for comparison questions once what is compared is "
+            "known, such as 'date of birth earlier than' (not in the RAS paper; default: as the "
+            "RAS component was trained)"
+        ),
+    ] = None
+    engine: EngineOptions = field(default_factory=EngineOptions)
+
+
+MarkT = TypeVar("MarkT")
+OptionsT = TypeVar("OptionsT", bound=LoopOptions)
+SHARED = tuple(f.name for f in fields(LoopOptions))
+
+
+def marked(options: type[LoopOptions], mark: type[MarkT]) -> dict[str, MarkT]:
+    """Return the marks of this kind in the fields' annotations, by the fields' names."""
+    hints = get_type_hints(options, include_extras=True)
+    found = {f.name: getattr(hints[f.name], "__metadata__", ()) for f in fields(options)}
+    return {name: m for name, marks in found.items() for m in marks if isinstance(m, mark)}
+
+
+@dataclass(frozen=True)
+class LoopParts(Generic[OptionsT]):
+    """What a loop is opened with.
+
+    reader: plans and answers, by the RAS component or by the prompted backbone. ras_reader: the
+    same where there is a RAS component, else None. helpers: makers of requests to trained helpers,
+    by task; without one the backbone is prompted.
+    """
+
+    options: OptionsT
+    engine: Engine
+    corpus: Sequence[Passage]
+    reader: GraphReader
+    ras_reader: GraphReader | None
+    helpers: Mapping[str, PromptRequest]
+    triples_extractor: TripleExtractor | None
+
+    @property
+    def extractor(self) -> TripleExtractor:
+        """The extractor of triples, which loops have that name `t2t` among their components."""
+        assert self.triples_extractor is not None
+        return self.triples_extractor
+
+    def retriever(self) -> Retriever:
+        """Build or load the retriever. Raises IndexMismatchError, EmptyCorpusError."""
+        options = self.options
+        return build_retriever(
+            options.retriever, self.corpus, options.encoder, options.index, options.title_weight
+        )
+
+    def encoder(self) -> SentenceEncoder:
+        """Load the sentence encoder."""
+        return load_sentence_encoder(self.options.encoder)
+
+
+@dataclass(frozen=True)
+class LoopKind(Generic[OptionsT]):
+    """One loop as commands know it.
+
+    components: which of the shared ones it uses, by their options. index: the option that names
+    the folder which it answers from. heading: over its own options in a command's help; None puts
+    them among the shared ones. documents: what an open loop searches, where that is no corpus.
+    """
+
+    name: str
+    options: type[OptionsT]
+    open: Callable[[LoopParts[OptionsT]], Loop]
+    components: tuple[str, ...] = (RAS_ADAPTER,)
+    searches_corpus: bool = True
+    index: str | None = None
+    heading: str | None = None
+    documents: Callable[[Any], Sequence[Passage]] | None = None
+
+    @cached_property
+    def own(self) -> tuple[str, ...]:
+        """The options that are this loop's and not shared by all."""
+        return tuple(f.name for f in fields(self.options) if f.name not in SHARED)
+
+    @cached_property
+    def helpers(self) -> dict[str, HelperTask]:
+        """The tasks of the helpers that the loop can use, by their options."""
+        return {name: mark.task for name, mark in marked(self.options, Helper).items()}
+
+    def folders(self, options: LoopOptions) -> dict[str, Path]:
+        """The folder of each component that takes part, by its option's name."""
+        named = {name: getattr(options, name) for name in (*self.components, *self.helpers)}
+        return {name: folder for name, folder in named.items() if folder}
