@@ -18,9 +18,9 @@ from common.commands import one_line_errors
 from common.files import atomic_directory
 from common.tables import emit_json, print_table
 from data_gen.facts.entity_shuffle import EntityShuffle
-from data_gen.facts.solving_steps import context_passages
 from data_gen.sources.arguments import SkippedRecords
 from data_gen.sources.open_source import read_questions
+from models.formats.passages import context_passages
 from models.formats.records import PassageRecord, QuestionRecord, read_records, write_records
 
 

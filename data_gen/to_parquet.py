@@ -17,9 +17,9 @@ from typing import Any
 from tqdm import tqdm
 
 from common.commands import one_line_errors
+from common.files import file_sha256
 from common.tables import emit_json, print_table
 from data_gen.builds.parquet import RowWriter, hub_page
-from data_gen.sources.arguments import file_sha256
 from data_gen.sources.splits import SPLITS
 from data_gen.streaming.files import output
 

@@ -17,7 +17,6 @@ from data_gen.builds.triples import TriplesBuild
 from data_gen.builds.triples_files import DistinctTexts
 from data_gen.builds.write_splits import write_splits
 from data_gen.facts.aligned_passages import sample_id, supporting_titles
-from data_gen.facts.solving_steps import context_passages
 from data_gen.labelling.labels import weak_triples
 from data_gen.samples.conditions import (
     as_table,
@@ -31,6 +30,7 @@ from data_gen.streaming.counts import PlacedCounts
 from data_gen.streaming.files import Spool, observed
 from data_gen.streaming.groups import FIRST, DiskGroups, FirstByKey, text_key
 from models.formats.conditions import ConditionTriplet
+from models.formats.passages import context_passages
 from models.formats.prompts import passage_text
 from models.formats.records import ConditionSample, PassageRecord, QuestionRecord, TriplesSample
 

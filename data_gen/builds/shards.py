@@ -13,7 +13,7 @@ from common.shards import Shard, shard
 from common.tables import emit_json, print_table
 from data_gen.builds.cards import write_card
 from data_gen.builds.found import Found
-from data_gen.sources.arguments import NamedPath, file_sha256, source_file
+from data_gen.sources.arguments import NamedPath, source_file, source_sha256
 from data_gen.streaming.files import Spooled, to_line
 
 FORMAT = 1
@@ -133,7 +133,7 @@ def inputs(options: argparse.Namespace) -> list[dict[str, str]]:
                     "option": f"--{option.replace('_', '-')}",
                     "name": named.name,
                     "file": source_file(named.path),
-                    "sha256": file_sha256(named.path),
+                    "sha256": source_sha256(named.path),
                 }
             )
     return rows

@@ -23,7 +23,7 @@ from data_gen.facts.aligned_passages import (
     weak_sample,
 )
 from data_gen.facts.entities import mentions
-from data_gen.facts.passage_triples import MAX_TARGET_TRIPLES, passage_key
+from data_gen.facts.passage_triples import MAX_TARGET_TRIPLES
 from data_gen.labelling.labels import Agreement, added_up, measure_labels, unlabelled_relations
 from data_gen.sources.arguments import NamedPath, SkippedRecords, named_path, source_entry
 from data_gen.sources.contract_triples import file_subsets, read_contract_triples
@@ -31,6 +31,7 @@ from data_gen.sources.open_source import read_questions, read_triples
 from data_gen.streaming.counts import Place, PlacedCounts
 from data_gen.streaming.files import ExternalSort, fraction_bits, from_line, sort_key, to_line
 from data_gen.streaming.groups import DiskGroups, PassageTable
+from models.formats.passages import passage_key
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
 from models.formats.triples import Triple
 
@@ -206,7 +207,7 @@ class TriplesBuild:
             for record in read:
                 count += 1
                 for passage, fact in stated_facts(record, corpus or {}):
-                    key = passage_key(passage.title, passage.text)
+                    key = passage_key(passage)
                     aligned.add(key, to_line(passage), json.dumps(list(vars(fact).values())))
             self.sources.append(source_entry(NamedPath(source.name, path), count))
         return aligned

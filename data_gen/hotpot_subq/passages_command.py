@@ -6,11 +6,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from common.tables import emit_json, print_table
-from data_gen.facts.passage_triples import passage_key
-from data_gen.facts.solving_steps import context_passages
 from data_gen.hotpot_subq.documents import kept_documents
 from data_gen.sources.arguments import NamedPath, named_path
 from data_gen.sources.open_source import read_questions
+from models.formats.passages import context_passages, passage_key
 from models.formats.records import PassageRecord, write_records
 
 
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
             questions += 1
             own = context_passages(record)
             for index in kept_documents(record):
-                key = passage_key(own[index].title, own[index].text)
+                key = passage_key(own[index])
                 # The content's own key as id: the same in every run, whatever else is in it.
                 passages.setdefault(key, PassageRecord(key[:16], own[index].title, own[index].text))
     write_records(options.out, passages.values())

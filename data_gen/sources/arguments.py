@@ -1,7 +1,6 @@
 """The command-line options that the builders share: sources, splits, errors, output."""
 
 import argparse
-import hashlib
 import logging
 import sys
 from collections import Counter
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import RecordError
+from common.files import file_sha256
 from common.licences import NOT_STATED
 from data_gen.sources.hub import is_hub_reference, parse_hub_reference
 from data_gen.sources.open_source import QUESTION_SOURCES
@@ -117,19 +117,14 @@ class SkippedRecords:
         return skip
 
 
-def file_sha256(path: str | Path) -> str:
+def source_sha256(path: str | Path) -> str:
     """sha256 of a file, of a folder's JSON Lines and XML files together; '' for a hub reference."""
     path = Path(path)
     if path.is_dir():
         files = sorted(p for suffix in ("*.jsonl", "*.xml") for p in path.rglob(suffix))
     else:
         files = [path] if path.is_file() else []
-    digest = hashlib.sha256()
-    for file in files:
-        with open(file, "rb") as handle:
-            while piece := handle.read(1 << 20):
-                digest.update(piece)
-    return digest.hexdigest() if files else ""
+    return file_sha256(*files) if files else ""
 
 
 # As their publishers say: the README of hotpotqa/hotpot and of StonyBrookNLP/musique, the data
@@ -171,7 +166,7 @@ def source_entry(
     return {
         "name": source.name,
         "file": source_file(source.path),
-        "sha256": file_sha256(source.path),
+        "sha256": source_sha256(source.path),
         "licence": known or "; ".join(sorted(licences)) or NOT_STATED,
         "records": records,
         **({"subsets": list(subsets)} if licences - {NOT_STATED} else {}),

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from inference.engines.contract import Engine
-from inference.indexes.extraction import passage_key
 from inference.indexes.propositions.index import PropositionIndex, open_index
 from inference.indexes.propositions.parts import PropositionIndexError
 from inference.indexes.propositions.search import PassageSearch, PropositionSearch, Search
@@ -16,6 +15,7 @@ from inference.opening.loop_options import LoopOptions
 from inference.retrieval.open_retriever import build_retriever
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import load_sentence_encoder
+from models.formats.passages import passage_key
 from models.formats.records import HelperTask
 
 logger = logging.getLogger(__name__)
