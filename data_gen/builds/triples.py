@@ -39,10 +39,14 @@ QA_SOURCES = ("2wikimultihopqa", "musique")
 
 
 def add_triples_options(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """Options of `TriplesBuild`, for every builder that goes by way of it.
+    """Options of `TriplesReading`, for every builder that goes by way of it.
 
-    names: of the sources, for options that name one.
+    names: of the sources.
     """
+    parser.add_argument(
+        "--source", type=named_path(names), action="append", required=True, metavar="NAME=PATH",
+        help=f"a source, several times; NAME: {', '.join(names)}",
+    )  # fmt: skip
     parser.add_argument(
         "--datasets", type=lambda text: text.split(","), metavar="A,B",
         help="of contract sources only records whose 'dataset' is named",
@@ -85,7 +89,7 @@ def add_triples_options(parser: argparse.ArgumentParser, names: tuple[str, ...])
     parser.add_argument("--limit", type=int, help="read at most N records of each source")
 
 
-class TriplesBuild:
+class TriplesReading:
     """Makes the candidates of all sources and counts what the card says about them.
 
     What grows with the sources lies in `work`. Of a `shard`, every record is read and its facts
@@ -113,6 +117,10 @@ class TriplesBuild:
     def found(self) -> Found:
         """What was counted so far."""
         return Found.of(self.kinds, self.skipped, self.sources, self.agreement)
+
+    def look_ups(self) -> tuple[str, ...]:
+        """None: no triples of passages are looked up."""
+        return ()
 
     def _item(self, place: Place, sample: TriplesSample, gap: bool = False) -> PassageItem:
         limit = self.options.max_words

@@ -88,6 +88,20 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
 
 
+def add_question_options(parser: argparse.ArgumentParser, limited: str) -> None:
+    """Which questions builders of annotated questions leave out. limited: by --limit."""
+    parser.add_argument(
+        "--exclude", type=Path, action="append", default=[], metavar="PATH",
+        help="test questions (contract form): these are left out, and what shares a hop or an "
+        "evidence triple with one; those of a world's folder always are",
+    )  # fmt: skip
+    parser.add_argument("--limit", type=int, help=f"at most N {limited}, by a hash of their ids")
+    parser.add_argument(
+        "--cap", action="append", default=[], metavar="PATH=N",
+        help="at most N questions of that file, chosen by a hash of their ids",
+    )  # fmt: skip
+
+
 def parse_options(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 ) -> argparse.Namespace:

@@ -111,9 +111,10 @@ def test_a_broken_record_in_the_middle_leaves_nothing_behind(
 # What is killed has written its samples and lacks its card.
 KILLED = """
 import os, signal, sys
-from data_gen import build_triples, shard_files, triples_finish
+from data_gen import build_triples
+from data_gen.builds import build, shards
 killed = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-triples_finish.write_card = shard_files.write_card = killed
+build.write_card = shards.write_card = killed
 build_triples.main(sys.argv[1:])
 """
 
