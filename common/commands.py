@@ -43,15 +43,11 @@ def command_parser(description: str | None) -> argparse.ArgumentParser:
     )
 
 
-def add_out_option(
-    parser: argparse.ArgumentParser, help: str = "folder to write (replaced whole)"
+def add_output_options(
+    parser: argparse.ArgumentParser, out: str = "folder to write (replaced whole)"
 ) -> None:
-    """Add --out, which has to be given."""
-    parser.add_argument("--out", type=Path, required=True, help=help)
-
-
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """Add --json; see `common.tables.report`."""
+    """Add --out, which has to be given, and --json; see `common.tables.report`."""
+    parser.add_argument("--out", type=Path, required=True, help=out)
     parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
 
 

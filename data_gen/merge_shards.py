@@ -13,13 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.commands import (
-    add_json_option,
-    add_out_option,
-    command_parser,
-    log_warnings,
-    one_line_errors,
-)
+from common.commands import add_output_options, command_parser, log_warnings, one_line_errors
 from data_gen.builds.build import Build, parse_build
 from data_gen.builds.conditions import ConditionsBuild
 from data_gen.builds.shard_check import MergedShards, open_shards
@@ -35,8 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "shards", nargs="+", type=Path, metavar="SHARD_DIR", help="folders made with --shard"
     )
-    add_out_option(parser)
-    add_json_option(parser)
+    add_output_options(parser)
     return parser
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from common.tables import emit_json, print_table
+from common.tables import report
 from data_gen.builds.build import write_samples
 from data_gen.builds.cards import RasFigures, write_card
 from data_gen.facts.held_out import HeldOutQuestions
@@ -115,18 +115,15 @@ def _show(card: dict[str, Any], options: argparse.Namespace) -> None:
     rows = [["split", name, n] for name, n in splits.items()]
     rows += [["label", name, n] for name, n in labels.items()]
     rows += [[source, name, n] for source, c in card["outcomes"].items() for name, n in c.items()]
-    print_table(f"HotpotQA-SUBQ: {options.out}", ["source", "what", "number"], rows)
-    if options.json:
-        emit_json(
-            {
-                "out": str(options.out),
-                "splits": splits,
-                "labels": labels,
-                "sources": card["outcomes"],
-                "triples_of_documents": card["triples_of_documents"],
-                "contradictory": card["counts"]["contradictory samples dropped"],
-            }
-        )
+    shown = {
+        "splits": splits,
+        "labels": labels,
+        "sources": card["outcomes"],
+        "triples_of_documents": card["triples_of_documents"],
+        "contradictory": card["counts"]["contradictory samples dropped"],
+    }
+    title = f"HotpotQA-SUBQ: {options.out}"
+    report(title, ["source", "what", "number"], rows, options, shown)
 
 
 def _samples(labelling: Labelling, options: argparse.Namespace) -> Iterator[RasSample]:

@@ -1,11 +1,11 @@
 """(d) Write the kept documents as a corpus for inference/extract.py, each text once."""
 
 import argparse
-from pathlib import Path
 
 from tqdm import tqdm
 
-from common.tables import emit_json, print_table
+from common.commands import add_output_options
+from common.tables import report
 from data_gen.hotpot_subq.documents import kept_documents
 from data_gen.sources.arguments import NamedPath, named_path
 from data_gen.sources.open_source import read_questions
@@ -24,8 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--source", type=named_path(("asqa", "contract")), action="append", default=[],
         metavar="NAME=PATH", help="added questions whose documents the label stage reads too",
     )  # fmt: skip
-    add("--out", required=True, type=Path, help="JSON Lines of {id, title, text} to write")
-    add("--json", action="store_true", help="print one JSON object as last line")
+    add_output_options(parser, "JSON Lines of {id, title, text} to write")
 
 
 def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -49,6 +48,4 @@ def run(options: argparse.Namespace) -> None:
                 passages.setdefault(key, PassageRecord(key[:16], own[index].title, own[index].text))
     write_records(options.out, passages.values())
     counts = {"questions": questions, "passages": len(passages)}
-    print_table(f"Passages: {options.out}", list(counts), [list(counts.values())])
-    if options.json:
-        emit_json({"out": str(options.out), **counts})
+    report(f"Passages: {options.out}", list(counts), [list(counts.values())], options, counts)

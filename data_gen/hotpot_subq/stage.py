@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from common.errors import UserError
 from common.files import atomic_directory
-from common.tables import emit_json, print_table
+from common.tables import emit_json, print_table, report
 from data_gen.hotpot_subq.direct_answers import Attempt
 from data_gen.hotpot_subq.documents import QuestionFiles
 from data_gen.hotpot_subq.labelling import Decide, Decision, DecisionCounts
@@ -161,9 +161,9 @@ def run_stage(plan: StagePlan, options: argparse.Namespace) -> None:
     # Without a call to make, known or new, no model is opened.
     run = _ask(plan, options, total) if estimate.stages else _decide(plan, options, estimate, None)
     counts, bill = asyncio.run(run)
-    print_table(f"{plan.name}: {options.out}", ["kind", "outcome", "questions"], counts.rows())
-    if options.json:
-        emit_json({"out": str(options.out), **counts.as_dict(), "bill": bill.as_dict()})
+    shown = {**counts.as_dict(), "bill": bill.as_dict()}
+    title = f"{plan.name}: {options.out}"
+    report(title, ["kind", "outcome", "questions"], counts.rows(), options, shown)
 
 
 async def _estimate(plan: StagePlan, options: argparse.Namespace) -> tuple[Estimate, int]:

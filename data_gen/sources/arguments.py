@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.commands import add_output_options
 from common.errors import RecordError
 from common.files import file_sha256
 from common.licences import NOT_STATED
@@ -70,7 +71,7 @@ def share(text: str) -> float:
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Options of every builder that writes train, dev and test files with a card."""
-    parser.add_argument("--out", type=Path, required=True, help="folder to write (replaced whole)")
+    add_output_options(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of every random choice (0)")
     parser.add_argument(
         "--fractions",
@@ -85,7 +86,6 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         default="smollm2",
         help="tokenizer of the card's token counts; 'words' counts words (smollm2)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
 
 
 def add_question_options(parser: argparse.ArgumentParser, limited: str) -> None:
