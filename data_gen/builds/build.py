@@ -56,9 +56,10 @@ class Figures(Protocol[SeenT]):
 class Build(ABC, Generic[ItemT, Sample]):
     """One build, with its options and a folder to work in.
 
-    name: of the command, as shards' cards have it. title: of the card. item_type: what is read and
-    dealt to shards. shown: the card's keys that --json prints. columns: of the printed table.
-    keep_together: whether samples of one split key follow each other in their file.
+    name: of the command, as shards' cards have it. title: of the card. nothing: what is wrong where
+    there are no samples; both may name options in braces. item_type: what is read and dealt to
+    shards, where there are `shards`. shown: the card's keys that --json prints. columns: of the
+    printed table. keep_together: samples of one split key follow each other in their file.
     """
 
     name: ClassVar[str]
@@ -108,7 +109,7 @@ class Build(ABC, Generic[ItemT, Sample]):
 
     def heading(self) -> dict[str, Any]:
         """Return what stands at the head of the card."""
-        return {"title": self.title}
+        return {"title": self.title.format(**vars(self.options))}
 
     def chosen(self, *names: str) -> dict[str, Any]:
         """Return some of the options, as a card has them."""

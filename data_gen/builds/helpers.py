@@ -200,9 +200,8 @@ class HelpersBuild(Build[InstructionSample, InstructionSample]):
         _add_prompt_options(parser)
 
     def heading(self) -> dict[str, Any]:
-        """Return the title with the task, and the task."""
-        task = self.options.task
-        return {"title": self.title.format(task=task), "task": task}
+        """Return the title and the task."""
+        return {**super().heading(), "task": self.options.task}
 
     def reading(self, shard: Shard) -> HelpersReading:
         """Return the reading of all sources."""

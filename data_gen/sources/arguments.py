@@ -95,7 +95,9 @@ def add_question_options(parser: argparse.ArgumentParser, limited: str) -> None:
         help="test questions (contract form): these are left out, and what shares a hop or an "
         "evidence triple with one; those of a world's folder always are",
     )  # fmt: skip
-    parser.add_argument("--limit", type=int, help=f"at most N {limited}, by a hash of their ids")
+    parser.add_argument(
+        "--limit", type=int, help=f"at most N {limited}, chosen by a hash of their ids"
+    )
     parser.add_argument(
         "--cap", action="append", default=[], metavar="PATH=N",
         help="at most N questions of that file, chosen by a hash of their ids",
