@@ -26,12 +26,12 @@ import numpy as np
 from common.tables import emit_json, print_table
 from evaluation.runs import TRACES_FILE
 from inference.indexes.cost import read_cost
-from inference.indexes.extraction import passage_key
 from inference.indexes.propositions.index import PropositionIndex
 from inference.indexes.propositions.parts import VECTORS_FILE, part_folders
 from inference.opening.arguments import command, positive_int
 from inference.retrieval.passages import Passage, load_corpus
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from models.formats.passages import passage_key
 
 ROOT = Path(__file__).resolve().parents[1]
 

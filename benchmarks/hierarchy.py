@@ -26,7 +26,7 @@ from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.build_hierarchy import finish
 from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
-from inference.indexes.extraction import CacheError, TripleCache, passage_key
+from inference.indexes.extraction import CacheError, TripleCache
 from inference.indexes.hierarchy.build import extract_waiting, refresh
 from inference.indexes.hierarchy.extraction import Extracted, ground
 from inference.indexes.hierarchy.index import HierarchyIndex
@@ -39,6 +39,7 @@ from inference.opening.components import Component
 from inference.opening.extractors import extractor_name
 from inference.retrieval.passages import Passage, load_corpus
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from models.formats.passages import passage_key
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, TriplesSample, read_records
 from models.formats.topic_triplets import TopicTriplet

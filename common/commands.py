@@ -1,8 +1,11 @@
-"""How commands end when their input is wrong: one line on standard error and status 1."""
+"""How commands begin, and how they end when their input is wrong: one line and status 1."""
 
+import argparse
 import functools
+import logging
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import ParamSpec
 
 from common.errors import UserError
@@ -31,6 +34,26 @@ def one_line_errors(
         return run
 
     return decorate
+
+
+def command_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help shows the description as it is laid out."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def add_output_options(
+    parser: argparse.ArgumentParser, out: str = "folder to write (replaced whole)"
+) -> None:
+    """Add --out, which has to be given, and --json; see `common.tables.report`."""
+    parser.add_argument("--out", type=Path, required=True, help=out)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
+
+
+def log_warnings(options: argparse.Namespace) -> None:
+    """Show warnings on standard error, with --json errors alone."""
+    logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
 
 
 def error_line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 import errno
 import glob
+import hashlib
 import json
 import os
 import shutil
@@ -151,6 +152,16 @@ def _drop_torn_line(path: Path) -> None:
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             handle.truncate(whole)
+
+
+def file_sha256(*paths: str | Path) -> str:
+    """Return the sha256 in hexadecimal of files, one after the other, read in pieces."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as handle:
+            while piece := handle.read(1 << 20):
+                digest.update(piece)
+    return digest.hexdigest()
 
 
 def is_disk_full(error: Exception) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.files import file_sha256
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
     "torch", "transformers", "peft", "torch-geometric", "accelerate", "deepspeed",
@@ -117,7 +119,7 @@ def _described(path: Path) -> dict[str, Any]:
 def component_folders(folders: Iterable[Path]) -> dict[str, str]:
     """The sha256 of each component's manifest, which holds those of its files, by its path."""
     return {
-        portable_path(_absolute(folder)): _described(folder / MANIFEST_FILE)["sha256"]
+        portable_path(_absolute(folder)): file_sha256(folder / MANIFEST_FILE)
         for folder in dict.fromkeys(folders)
         if (folder / MANIFEST_FILE).is_file()
     }

@@ -1,5 +1,6 @@
 """How commands show their results: a table for people and one JSON object for programs."""
 
+import argparse
 import json
 import math
 import sys
@@ -34,6 +35,19 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
     if not console.is_terminal:
         console = Console(file=sys.stdout, width=_WIDTH_WITHOUT_TERMINAL)
     console.print(table)
+
+
+def report(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    options: argparse.Namespace,
+    figures: Mapping[str, Any],
+) -> None:
+    """End a command that wrote `options.out`: print a table, and with --json `figures` too."""
+    print_table(title, columns, rows)
+    if options.json:
+        emit_json({"out": str(options.out), **figures})
 
 
 def report_counts(title: str, counts: Mapping[str, Any], out: Path, as_json: bool) -> None:

@@ -8,13 +8,12 @@ what was found, how often, and records to read. Ends with status 1 where a findi
 docs/audit.md explains the findings. Memory: about 100 bytes a record."""
 
 import argparse
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.commands import one_line_errors
+from common.commands import add_output_options, command_parser, log_warnings, one_line_errors
 from common.tables import emit_json, print_table
 from data_gen.audits.findings import Choice
 from data_gen.audits.inputs import split_files
@@ -29,12 +28,10 @@ FINDINGS = ["severity", "check", "count", "of", "rate", "what"]
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("data", nargs="+", metavar="DATA", help="a built folder, or SPLIT=FILE, several times")
-    add("--out", type=Path, required=True, help="folder to write report.md and report.json into")
+    add_output_options(parser, "folder to write report.md and report.json into")
     add(
         "--exclude", type=Path, action="append", default=[], metavar="FILE",
         help="test questions (contract form) that no split may hold, nor their passages",
@@ -56,7 +53,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add("--max-label-tokens", type=int, metavar="N", help="longest label that a training takes")
     add("--examples", type=int, default=3, metavar="N", help="records to read a finding (3)")
     add("--seed", type=int, default=0, help="seed of the choice of these (0)")
-    add("--json", action="store_true", help="print one JSON object as last line")
     return parser.parse_args(arguments)
 
 
@@ -99,7 +95,7 @@ def summary(report: Mapping[str, Any]) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; ends with status 1 where there is an error-level finding."""
     options = parse_arguments(arguments)
-    logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
+    log_warnings(options)
     files = split_files(options.data)
     settings, unit = read_settings(options)
     outcome = Audit(files, settings).run()

@@ -18,10 +18,9 @@ journal: a stage that was killed, stopped at its cap or at a failing endpoint go
 when the same command is run again. docs/teachers.md has the whole way."""
 
 import argparse
-import logging
 from collections.abc import Callable, Sequence
 
-from common.commands import one_line_errors
+from common.commands import command_parser, log_warnings, one_line_errors
 from data_gen.hotpot_subq import direct_command, label_command, passages_command
 from data_gen.hotpot_subq import filtering as filter_command
 from data_gen.hotpot_subq import subqueries as subqueries_command
@@ -39,9 +38,7 @@ STAGES = {
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line; `run` is what the chosen stage does."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
     parsers = {}
     for name, command in STAGES.items():
@@ -57,7 +54,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = parse_arguments(arguments)
-    logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
+    log_warnings(options)
     run: Callable[[argparse.Namespace], None] = STAGES[options.stage].run
     run(options)
 

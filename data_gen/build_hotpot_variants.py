@@ -8,33 +8,29 @@ question (dist) or without (full), and corpus.jsonl: the questions' own paragrap
 (full). In the shuffled ones every entity is replaced by another of its type, everywhere alike."""
 
 import argparse
-import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from common.commands import one_line_errors
+from common.commands import add_output_options, command_parser, log_warnings, one_line_errors
 from common.files import atomic_directory
-from common.tables import emit_json, print_table
+from common.tables import report
 from data_gen.facts.entity_shuffle import EntityShuffle
-from data_gen.facts.solving_steps import context_passages
 from data_gen.sources.arguments import SkippedRecords
 from data_gen.sources.open_source import read_questions
+from models.formats.passages import context_passages
 from models.formats.records import PassageRecord, QuestionRecord, read_records, write_records
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--questions", required=True, help="HotpotQA, official, from the hub or in our contract")
     add("--corpus", type=Path, help="passages of the full setting (default: all own paragraphs)")
-    add("--out", required=True, type=Path, help="folder to write (replaced whole)")
+    add_output_options(parser)
     add("--seed", type=int, default=0, help="seed of the replacement (0)")
     add("--skip-bad", action="store_true", help="skip and count broken records")
-    add("--json", action="store_true", help="print one JSON object as last line")
     return parser
 
 
@@ -70,7 +66,7 @@ def changed_share(before: Sequence[QuestionRecord], after: Sequence[QuestionReco
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
+    log_warnings(options)
     skipped = SkippedRecords(options.skip_bad)
     handler = skipped.handler("hotpotqa")
     records = list(read_questions("hotpotqa", options.questions, handler))
@@ -99,9 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "further types of entities": max(len(kinds) - 8, 0),
         "questions that name another entity": round(changed_share(records, shuffled), 3),
     }
-    print_table("HotpotQA variants", ["what", "count"], [[k, v] for k, v in figures.items()])
-    if options.json:
-        emit_json({"out": str(options.out), **figures})
+    rows = [[name, value] for name, value in figures.items()]
+    report("HotpotQA variants", ["what", "count"], rows, options, figures)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-# A script run by path finds its package even where the project is not installed.
 from tqdm import tqdm
 
 from common.files import atomic_directory, atomic_write

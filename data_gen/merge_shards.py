@@ -9,65 +9,27 @@ that none was altered. Does what depends on all of them: sampling, limits, the c
 repeats, splits, card."""
 
 import argparse
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.commands import one_line_errors
-from data_gen import build_conditions, build_subq, build_triples
-from data_gen.builds.conditions import finish_conditions
-from data_gen.builds.found import Found, PassageItem
-from data_gen.builds.shard_check import ShardFolder, merged_items, merged_look_ups, open_shards
-from data_gen.builds.subq import QuestionSamples, finish_subq
-from data_gen.builds.triples_files import finish_triples
+from common.commands import add_output_options, command_parser, log_warnings, one_line_errors
+from data_gen.builds.build import Build, parse_build
+from data_gen.builds.conditions import ConditionsBuild
+from data_gen.builds.shard_check import MergedShards, open_shards
+from data_gen.builds.subq import SubqBuild
+from data_gen.builds.triples_files import TriplesBuild
 from data_gen.streaming.files import output
 
-Merge = Callable[[Sequence[ShardFolder], argparse.Namespace, Path, Path], dict[str, Any]]
-
-
-def _found(shards: Sequence[ShardFolder]) -> Found:
-    return Found.put_together([shard.card["found"] for shard in shards])
-
-
-def _merge_subq(
-    shards: Sequence[ShardFolder], options: argparse.Namespace, folder: Path, work: Path
-) -> dict[str, Any]:
-    questions = merged_items(shards, QuestionSamples)
-    return finish_subq(
-        questions, lambda: _found(shards), lambda: merged_look_ups(shards), options, folder, work
-    )
-
-
-def _merge_triples(
-    shards: Sequence[ShardFolder], options: argparse.Namespace, folder: Path, work: Path
-) -> dict[str, Any]:
-    items = merged_items(shards, PassageItem)
-    return finish_triples(items, lambda: _found(shards), options, folder, work)
-
-
-def _merge_conditions(
-    shards: Sequence[ShardFolder], options: argparse.Namespace, folder: Path, work: Path
-) -> dict[str, Any]:
-    items = merged_items(shards, PassageItem)
-    return finish_conditions(items, lambda: _found(shards), options, folder, work)
-
-
-BUILDERS: dict[str, tuple[Any, Merge]] = {
-    "build_subq": (build_subq, _merge_subq),
-    "build_triples": (build_triples, _merge_triples),
-    "build_conditions": (build_conditions, _merge_conditions),
-}
+KINDS: tuple[type[Build[Any, Any]], ...] = (SubqBuild, TriplesBuild, ConditionsBuild)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = command_parser(__doc__)
+    parser.add_argument(
+        "shards", nargs="+", type=Path, metavar="SHARD_DIR", help="folders made with --shard"
     )
-    add = parser.add_argument
-    add("shards", nargs="+", type=Path, metavar="SHARD_DIR", help="folders made with --shard")
-    add("--out", type=Path, required=True, help="folder to write (replaced whole)")
-    add("--json", action="store_true", help="print one JSON object as last line")
+    add_output_options(parser)
     return parser
 
 
@@ -75,16 +37,17 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     given = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.ERROR if given.json else logging.WARNING)
+    log_warnings(given)
     if given.out.resolve() in {folder.resolve() for folder in given.shards}:
         raise ValueError(f"--out {given.out}: is one of the shards. Name another folder")
     shards = open_shards(given.shards)
-    builder, merge = BUILDERS[shards[0].card["builder"]]
-    options = builder.parse_arguments(shards[0].card["arguments"])
+    kind = {kind.name: kind for kind in KINDS}[shards[0].card["builder"]]
+    options = parse_build(kind, None, shards[0].card["arguments"])
     options.out, options.json = given.out, given.json
     with output(given.out) as (folder, work):
-        card = merge(shards, options, folder, work)
-    builder.report(card, options)
+        build = kind(options, work)
+        card = build.finish(MergedShards(shards, kind.item_type), folder)
+    build.report(card)
 
 
 if __name__ == "__main__":

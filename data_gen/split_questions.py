@@ -11,7 +11,6 @@ dev.jsonl as --exclude: choose on it, and use a test set once, at the end."""
 
 import argparse
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -22,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from common.commands import one_line_errors
+from common.commands import add_output_options, command_parser, log_warnings, one_line_errors
 from common.files import atomic_write
-from common.tables import emit_json, print_table
+from common.tables import report
 from data_gen.builds.cards import write_card
 from data_gen.facts.held_out import Groups, HeldOutQuestions, QuestionGroups, choose_dev
 from data_gen.sources.arguments import SkippedRecords, question_file, share, source_entry
@@ -39,9 +38,7 @@ TOLERANCE = 0.1
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add(
         "--questions", type=question_file, action="append", required=True, metavar="[NAME=]FILE",
@@ -55,8 +52,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )  # fmt: skip
     add("--seed", type=int, default=0, help="seed of the choice of groups (%(default)s)")
     add("--skip-bad", action="store_true", help="skip and count broken records")
-    add("--out", type=Path, required=True, help="folder to write (replaced whole)")
-    add("--json", action="store_true", help="print one JSON object as last line")
+    add_output_options(parser)
     return parser.parse_args(arguments)
 
 
@@ -158,7 +154,7 @@ class QuestionSplit:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = parse_arguments(arguments)
-    logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
+    log_warnings(options)
     split = QuestionSplit(options)
     with output(options.out) as (folder, _):
         card = split.card(split.write(folder))
@@ -167,10 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows += [["left out", name, count] for name, count in card["left_out"].items()]
     rows += [["groups", name, count] for name, count in card["groups"].items()]
     rows += [["skipped", name, count] for name, count in card["skipped_records"].items()]
-    print_table("Questions split for development", ["kind", "what", "number"], rows)
-    if options.json:
-        keys = ("splits", "left_out", "groups")
-        emit_json({"out": str(options.out), **{key: card[key] for key in keys}})
+    shown = {name: card[name] for name in ("splits", "left_out", "groups")}
+    report(card["title"], ["kind", "what", "number"], rows, options, shown)
 
 
 if __name__ == "__main__":

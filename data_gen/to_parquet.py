@@ -8,7 +8,6 @@ built folder: older ones, merged ones, those of other builders."""
 
 import argparse
 import json
-import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,21 +15,18 @@ from typing import Any
 
 from tqdm import tqdm
 
-from common.commands import one_line_errors
-from common.tables import emit_json, print_table
+from common.commands import add_output_options, command_parser, log_warnings, one_line_errors
+from common.files import file_sha256
+from common.tables import report
 from data_gen.builds.parquet import RowWriter, hub_page
-from data_gen.sources.arguments import file_sha256
 from data_gen.sources.splits import SPLITS
 from data_gen.streaming.files import output
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("built", type=Path, metavar="BUILT_DIR", help="folder of a builder")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write (replaced whole)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
+    add_output_options(parser)
     return parser
 
 
@@ -79,12 +75,10 @@ def write_parquet(built: Path, folder: Path) -> dict[str, int]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.ERROR if options.json else logging.WARNING)
+    log_warnings(options)
     with output(options.out) as (folder, _):
         rows = write_parquet(options.built, folder)
-    print_table("Parquet", ["split", "rows"], list(rows.items()))
-    if options.json:
-        emit_json({"out": str(options.out), "rows": rows})
+    report("Parquet", ["split", "rows"], list(rows.items()), options, {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from common.tables import report_counts
 from inference.engines.adapters import T2T_ADAPTER
 from inference.indexes.cost import CostLog
-from inference.indexes.extraction import TripleExtractor, chunks, passage_key
+from inference.indexes.extraction import TripleExtractor, chunks
 from inference.indexes.knowledge_base.store import DuplicateDocumentError
 from inference.indexes.propositions.index import PropositionIndex
 from inference.indexes.propositions.parts import Document, PropositionIndexError
@@ -36,6 +36,7 @@ from inference.opening.extractors import extractor_name, open_extractor
 from inference.opening.loop_options import checkpoint_or_none
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import load_sentence_encoder
+from models.formats.passages import passage_key
 
 # A kill loses what was embedded of one part; what was extracted is in the cache.
 DOCUMENTS_PER_PART = 2000

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from common.commands import one_line_errors
-from common.files import atomic_write
+from common.files import atomic_write, file_sha256
 from common.licences import data_subsets, record_subsets
 from common.tables import print_table
-from models.files.checkpoint import MANIFEST_FILE, CheckpointError, sha256_of
+from models.files.checkpoint import MANIFEST_FILE, CheckpointError
 from training.ship import named_licence, refuse_non_commercial, with_licences
 
 COMPLETED = (
@@ -67,7 +67,7 @@ def completed(
     if sources is None:
         raise CheckpointError("the manifest names no sources: it is complete, or was never written")
     if records is not None:
-        digest = sha256_of(records)
+        digest = file_sha256(records)
         mixed = next((row for row in sources if row["sha256"] == digest), None)
         if mixed is None:
             raise CheckpointError(f"{records} is no source of the manifest: its sha256 is another")

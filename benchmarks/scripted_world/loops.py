@@ -12,7 +12,7 @@ from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from benchmarks.scripted_world.trig_nav_world import SubQuestionWriters
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request
-from inference.indexes.extraction import TripleCache, TripleExtractor, passage_key
+from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.indexes.hierarchy.extraction import PromptedChunkExtractor
 from inference.indexes.hierarchy.index import HierarchyIndex
 from inference.indexes.hierarchy.kinds import KindTopics
@@ -33,6 +33,7 @@ from inference.opening.components import prompted_triples_request
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import SentenceEncoder
+from models.formats.passages import passage_key
 from models.formats.prompts import conditions_prompt, passage_text
 
 LOOPS = ("ras", "tri_rag", "t2rag", "th_rag", "trig_nav")

@@ -15,7 +15,7 @@ from benchmarks.scripted_world.gold_world import GoldWorld
 from benchmarks.scripted_world.loops import Settings, WorldLoops
 from benchmarks.scripted_world.measure import Conditions
 from benchmarks.scripted_world.world_model import WorldModel
-from inference.indexes.hierarchy.index import Evidence, HierarchyIndex
+from inference.indexes.hierarchy.index import EvidenceSentence, HierarchyIndex
 from inference.loops.th_rag import ThRagSettings
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
@@ -110,7 +110,7 @@ def _shares(
     return {"all": mean(whole for wholes in reached.values() for whole in wholes), **by_hops}
 
 
-def told_by(world: GoldWorld, evidence: Sequence[Evidence], passages: int) -> set[Triple]:
+def told_by(world: GoldWorld, evidence: Sequence[EvidenceSentence], passages: int) -> set[Triple]:
     """The facts on the sentences' edges and in the first K_2 different passages around them."""
     around = list(dict.fromkeys(item.chunk for item in evidence))[:passages]
     told = {fact for p in around for fact in world.facts[passage_text(p.title, p.text)]}

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -11,13 +11,13 @@ from typing import Any
 from tqdm import tqdm
 
 from common.shards import WHOLE, Shard
-from data_gen.builds.cards import ConditionsFigures, token_counter, write_card
+from data_gen.builds.build import Build
+from data_gen.builds.cards import ConditionsFigures
 from data_gen.builds.found import AFTER_SOURCES, SENTENCES, Found, PassageItem
-from data_gen.builds.triples import TriplesBuild
-from data_gen.builds.triples_files import DistinctTexts
-from data_gen.builds.write_splits import write_splits
+from data_gen.builds.shards import Reading
+from data_gen.builds.triples import QA_SOURCES, TriplesReading, add_triples_options
+from data_gen.builds.triples_files import DistinctTexts, facts_card
 from data_gen.facts.aligned_passages import sample_id, supporting_titles
-from data_gen.facts.solving_steps import context_passages
 from data_gen.labelling.labels import weak_triples
 from data_gen.samples.conditions import (
     as_table,
@@ -25,12 +25,13 @@ from data_gen.samples.conditions import (
     conditions_of_sentences,
     is_table,
 )
-from data_gen.sources.arguments import NamedPath, source_entry
-from data_gen.sources.open_source import read_questions
-from data_gen.streaming.counts import PlacedCounts
-from data_gen.streaming.files import Spool, observed
+from data_gen.sources.arguments import NamedPath, share, source_entry
+from data_gen.sources.open_source import TRIPLE_SOURCES, read_questions
+from data_gen.streaming.counts import CountTokens, PlacedCounts
+from data_gen.streaming.files import EveryFew, Spool
 from data_gen.streaming.groups import FIRST, DiskGroups, FirstByKey, text_key
 from models.formats.conditions import ConditionTriplet
+from models.formats.passages import context_passages
 from models.formats.prompts import passage_text
 from models.formats.records import ConditionSample, PassageRecord, QuestionRecord, TriplesSample
 
@@ -38,17 +39,17 @@ SENTENCE_SOURCE = "hotpotqa"
 SAMPLES_TO_READ = 20
 
 
-class ConditionsBuild:
+class ConditionsReading:
     """Makes the candidates of all sources and counts what the card says about them.
 
-    Sources with annotated facts give them by way of `TriplesBuild`; HotpotQA gives its supporting
+    Sources with annotated facts give them by way of `TriplesReading`; HotpotQA gives its supporting
     sentences, and with them what labelling functions find in the same passage. `work` and `shard`
     are as there.
     """
 
     def __init__(self, options: argparse.Namespace, work: Path, shard: Shard = WHOLE) -> None:
         self.options, self.work = options, work
-        self.facts = TriplesBuild(facts_options(options), work, shard)
+        self.facts = TriplesReading(facts_options(options), work, shard)
         self.deal = self.facts.deal
         self.skipped = self.facts.skipped
         self.kinds = self.facts.kinds
@@ -67,6 +68,10 @@ class ConditionsBuild:
     def found(self) -> Found:
         """What was counted so far."""
         return self.facts.found()
+
+    def look_ups(self) -> tuple[str, ...]:
+        """None: no triples of passages are looked up."""
+        return ()
 
     def _sentences(self, number: int, source: NamedPath) -> Iterator[PassageItem]:
         on_error = self.skipped.handler(source.name)
@@ -102,7 +107,7 @@ class ConditionsBuild:
 
 
 def facts_options(options: argparse.Namespace) -> argparse.Namespace:
-    """The options of the part of a build that goes by way of `TriplesBuild`."""
+    """The options of the part of a build that goes by way of `TriplesReading`."""
     facts = [source for source in options.source if source.name != SENTENCE_SOURCE]
     return argparse.Namespace(**{**vars(options), "source": facts})
 
@@ -173,51 +178,64 @@ class _SupportingSentences:
         self._found.close()
 
 
-def passage_of(sample: ConditionSample) -> str:
-    """What the records of one passage share."""
-    return sample.id.rsplit("/", 1)[0]
+class ConditionsBuild(Build[PassageItem, ConditionSample]):
+    """Condition triplets, each passage once."""
 
+    name = "build_conditions"
+    title = "Condition triplets"
+    nothing = "the sources hold no passage with facts that it states"
+    item_type = PassageItem
+    shown = ("splits", "figures", "kinds")
+    columns = ("what", "count")
+    keep_together = True
 
-def finish_conditions(
-    items: Iterable[PassageItem],
-    found: Callable[[], Found],
-    options: argparse.Namespace,
-    folder: Path,
-    work: Path,
-) -> dict[str, Any]:
-    """Write the splits and the card to `folder`; returns the card.
+    @classmethod
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add triplets and tables, and the options of triples."""
+        parser.add_argument(
+            "--max-triplets", type=int, default=6, metavar="N", help="of one passage at most N (6)"
+        )
+        parser.add_argument(
+            "--tables", type=share, default=0.0, metavar="SHARE",
+            help="passages with facts that are rewritten as a table of labels and values (0)",
+        )  # fmt: skip
+        names = dict.fromkeys([SENTENCE_SOURCE, *TRIPLE_SOURCES, *QA_SOURCES])
+        add_triples_options(parser, tuple(names))
 
-    items: in the order of the build, those of facts first. found: asked when they have been read.
-    Raises SystemExit when there are no samples.
-    """
-    kinds = PlacedCounts()
-    samples = Spool(work / "conditions", ConditionSample)
-    for sample in _samples(_passages(items, options, kinds, work), kinds, work):
-        samples.add(sample)
-    if not len(samples):
-        raise SystemExit("no samples: the sources hold no passage with facts that it states")
-    count_tokens, unit = token_counter(options.tokenizer)
-    figures, examples = ConditionsFigures(count_tokens, work), _EveryFew(len(samples))
-    seen = observed(tqdm(samples, desc="writing", unit="sample"), figures.add, examples.add)
-    splits = write_splits(
-        folder, seen, passage_of, options.seed, options.fractions, keep_together=True
-    )
-    known = found()
-    kinds.take(known.counts.to_json())
-    card = {
-        "title": "Condition triplets",
-        "splits": splits,
-        "counted_in": unit,
-        "figures": figures.figures(),
-        "kinds": kinds.ordered(),
-        "skipped_records": dict(known.skipped),
-        "skipped_examples": known.skipped_examples,
-        "sources": known.sources,
-        "seed": options.seed,
-        "samples_to_read": [sample.to_json() for sample in examples.samples],
-    }
-    write_card(folder, card)
-    return card
+    def reading(self, shard: Shard) -> ConditionsReading:
+        """Return the reading of all sources."""
+        return ConditionsReading(self.options, self.work, shard)
+
+    def samples(self, items: Iterable[PassageItem]) -> Spool[ConditionSample]:
+        """Return one record a triplet, of each text once."""
+        self._kinds = PlacedCounts()
+        samples = Spool(self.work / "conditions", ConditionSample)
+        passages = _passages(items, self.options, self._kinds, self.work)
+        for sample in _samples(passages, self._kinds, self.work):
+            samples.add(sample)
+        return samples
+
+    def figures(self, count_tokens: CountTokens) -> ConditionsFigures:
+        """Return the sizes, to be counted."""
+        return ConditionsFigures(count_tokens, self.work)
+
+    def split_key(self, sample: ConditionSample) -> str:
+        """Return the passage: its records share a split."""
+        return sample.id.rsplit("/", 1)[0]
+
+    def examples(self, count: int) -> EveryFew[ConditionSample]:
+        """Return what picks samples at equal distances."""
+        return EveryFew(SAMPLES_TO_READ, count)
+
+    def card(self, figures: dict[str, Any], read: Reading[PassageItem]) -> dict[str, Any]:
+        """Return figures, kinds and sources."""
+        return facts_card(figures, self._kinds, read.found(), self.options.seed)
+
+    def rows(self, card: Mapping[str, Any]) -> list[list[Any]]:
+        """Return splits, passages, kinds and broken records."""
+        kinds = {"passages": card["figures"]["passages"], **card["kinds"]}
+        counts = {**card["splits"], **kinds, **card["skipped_records"]}
+        return [[name, count] for name, count in counts.items()]
 
 
 def _passages(
@@ -229,7 +247,7 @@ def _passages(
     facts: Iterable[PassageItem] = () if waiting is None or waiting[0] else waiting[1]
     distinct = DistinctTexts(facts, facts_options(options), work)
     kinds.take(distinct.kinds.to_json())
-    for number, item in enumerate(distinct):
+    for number, item in enumerate(distinct.items()):
         # Of the distinct texts alone, so that shards and a whole build choose the same.
         table = as_table_item(item, options)
         if table is not None:
@@ -259,18 +277,3 @@ def _samples(
         kinds["left out: more triplets than a passage may give"] += item.left_out
         for number, triplet in enumerate(item.triplets or ()):
             yield ConditionSample(f"{item.sample.id}/{number}", item.sample.text, **vars(triplet))
-
-
-class _EveryFew:
-    """Samples to read, at equal distances in the build."""
-
-    def __init__(self, count: int) -> None:
-        self._step = max(count // SAMPLES_TO_READ, 1)
-        self._seen = 0
-        self.samples: list[ConditionSample] = []
-
-    def add(self, sample: ConditionSample) -> None:
-        """See the next sample."""
-        if self._seen % self._step == 0 and len(self.samples) < SAMPLES_TO_READ:
-            self.samples.append(sample)
-        self._seen += 1

@@ -51,6 +51,10 @@ class Found:
             "labelling_functions": [list(vars(row).values()) for row in self.agreement],
         }
 
+    def skipped_part(self) -> dict[str, Any]:
+        """What a card says of broken records."""
+        return {"skipped_records": dict(self.skipped), "skipped_examples": self.skipped_examples}
+
     @classmethod
     def put_together(cls, parts: Sequence[Mapping[str, Any]]) -> Self:
         """The whole, of the objects that `to_json` gave of all shards."""

@@ -2,12 +2,18 @@
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
+from common.shards import WHOLE, Shard
+from data_gen.builds.build import Build
+from data_gen.builds.cards import InstructionFigures
+from data_gen.builds.found import Found
 from data_gen.builds.questions import QuestionReader, load_corpus, world_triples
+from data_gen.builds.shards import Deal, Reading
 from data_gen.facts.held_out import wording
 from data_gen.facts.passage_search import PassageFinder
 from data_gen.facts.passage_triples import PassageTriples
@@ -22,14 +28,17 @@ from data_gen.samples.helpers import (
     subquery_samples,
     topic_samples,
 )
+from data_gen.samples.labels import CheckedSamples, check_labels
 from data_gen.samples.material import Material, SampleMaker, SampleOptions
-from data_gen.sources.arguments import NamedPath, source_entry
+from data_gen.sources.arguments import NamedPath, add_question_options, named_path, source_entry
 from data_gen.sources.splits import hash_fraction
-from data_gen.streaming.counts import PlacedCounts
-from data_gen.streaming.files import Spool
+from data_gen.streaming.counts import CountTokens, PlacedCounts
+from data_gen.streaming.files import EveryFew, Spool
 from data_gen.streaming.groups import DiskGroups
 from models.formats.records import HelperTask, InstructionSample, PassageRecord, QuestionRecord
 
+SAMPLES_TO_READ = 20
+_SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "subquestions", "world", CHOICES)
 QUESTION_TASKS: dict[HelperTask, SampleMaker] = {
     "subquery": subquery_samples,
     "decompose": decompose_samples,
@@ -38,7 +47,7 @@ QUESTION_TASKS: dict[HelperTask, SampleMaker] = {
 }
 
 
-class HelpersBuild:
+class HelpersReading:
     """Makes the samples of one task and counts what happened on the way.
 
     The questions pass through files in `work`; the corpora are held in memory.
@@ -46,6 +55,7 @@ class HelpersBuild:
 
     def __init__(self, options: argparse.Namespace, work: Path) -> None:
         self.options, self.work = options, work
+        self.deal = Deal(WHOLE)
         self.counts = PlacedCounts()
         self.reader = QuestionReader(options, self.counts, work)
         self.triples = PassageTriples(folder=work)
@@ -53,7 +63,15 @@ class HelpersBuild:
         self.corpora = self._corpora()
         self.finder = PassageFinder([p for corpus in self.corpora.values() for p in corpus])
 
-    def samples(self) -> Iterator[InstructionSample]:
+    def found(self) -> Found:
+        """What was counted so far."""
+        return Found.of(self.counts, self.reader.skipped, self.reader.sources)
+
+    def look_ups(self) -> tuple[str, ...]:
+        """None that a card tells."""
+        return ()
+
+    def items(self) -> Iterator[InstructionSample]:
         """All samples, source by source. Raises ValueError for a task that a source has not."""
         alone = {"topic": self._topics, "choose_topics": self._choices}.get(self.options.task)
         if alone:
@@ -150,3 +168,95 @@ class HelpersBuild:
 
     def _drawn(self, source_id: str) -> float:
         return hash_fraction(f"cap/{source_id}", self.options.seed)
+
+
+class HelpersBuild(Build[InstructionSample, InstructionSample]):
+    """The samples of one helper's task, each prompt once."""
+
+    name = "build_helpers"
+    title = "Helper samples: {task}"
+    nothing = "the sources hold no annotation for the task {task}"
+    item_type = InstructionSample
+    shown = ("task", "splits", "figures", "counts")
+    columns = ("what", "count")
+    shards = False
+
+    @classmethod
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add task, sources and what a prompt shows."""
+        add = parser.add_argument
+        add("--task", choices=InstructionSample.tasks, required=True)
+        add(
+            "--source", type=named_path(_SOURCES), action="append", required=True,
+            metavar="NAME=PATH",
+            help=f"questions, with or without text, several times; NAME: {', '.join(_SOURCES)}",
+        )  # fmt: skip
+        add(
+            "--corpus", type=named_path(_SOURCES), action="append", default=[], metavar="NAME=PATH",
+            help="passages for questions without text; those of any NAME are searched (a world's "
+            "own)",
+        )  # fmt: skip
+        add_question_options(parser, "questions (topic: entities) of each source")
+        _add_prompt_options(parser)
+
+    def heading(self) -> dict[str, Any]:
+        """Return the title and the task."""
+        return {**super().heading(), "task": self.options.task}
+
+    def reading(self, shard: Shard) -> HelpersReading:
+        """Return the reading of all sources."""
+        return HelpersReading(self.options, self.work)
+
+    def samples(self, items: Iterable[InstructionSample]) -> CheckedSamples[InstructionSample]:
+        """Return the samples with distinct prompts; of two labels the first stays."""
+        self._checked = check_labels(items, True, InstructionSample, self.work)
+        return self._checked
+
+    def figures(self, count_tokens: CountTokens) -> InstructionFigures:
+        """Return the sizes, to be counted."""
+        return InstructionFigures(count_tokens, self.work)
+
+    def split_key(self, sample: InstructionSample) -> str:
+        """Return the question or the entity: its samples share a split."""
+        return sample.source_id
+
+    def examples(self, count: int) -> EveryFew[InstructionSample]:
+        """Return what picks samples at equal distances."""
+        return EveryFew(SAMPLES_TO_READ, count)
+
+    def card(self, figures: dict[str, Any], read: Reading[InstructionSample]) -> dict[str, Any]:
+        """Return figures, counts, options and sources."""
+        known = read.found()
+        return {
+            "figures": figures,
+            "counts": {**known.counts, **self._checked.left_out()},
+            **known.skipped_part(),
+            "options": self.chosen(
+                "seed", "fractions", "passages", "nothing_rate", "propositions_rate", "distractors"
+            ),
+            "sources": known.sources,
+            "seed": self.options.seed,
+        }
+
+    def rows(self, card: Mapping[str, Any]) -> list[list[Any]]:
+        """Return splits and counts."""
+        return [[name, count] for name, count in {**card["splits"], **card["counts"]}.items()]
+
+
+def _add_prompt_options(parser: argparse.ArgumentParser) -> None:
+    default = SampleOptions()
+    parser.add_argument(
+        "--passages", type=int, default=default.passages, help="resolve: of a prompt (%(default)s)"
+    )
+    parser.add_argument(
+        "--nothing-rate", type=float, default=default.nothing_rate,
+        help="resolve: share of samples whose passages do not tell (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--propositions-rate", type=float, default=default.propositions_rate,
+        help="resolve: share of samples that show facts in place of passages (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--distractors", type=int, default=default.distractors,
+        help="judge_gap: most other facts shown beside each needed one (%(default)s)",
+    )  # fmt: skip

@@ -12,12 +12,7 @@ from tqdm import tqdm
 
 from data_gen.facts.held_out import HeldOutQuestions
 from data_gen.facts.passage_search import PassageSearch
-from data_gen.facts.solving_steps import (
-    SolvingStep,
-    context_passages,
-    evidence_titles,
-    solving_steps,
-)
+from data_gen.facts.solving_steps import SolvingStep, evidence_titles, solving_steps
 from data_gen.samples.trajectories import Retrieved
 from data_gen.sources.arguments import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.open_source import read_questions
@@ -25,6 +20,7 @@ from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.counts import Place, PlacedCounts
 from data_gen.streaming.files import ExternalSort, from_line, sort_key, to_line
 from data_gen.streaming.groups import DiskGroups, PassageTable
+from models.formats.passages import context_passages
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
 from models.formats.triples import Triple

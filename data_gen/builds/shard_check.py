@@ -3,17 +3,17 @@
 import heapq
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from common.shards import Shard, ShardError, check_numbers
-from data_gen.builds.found import PassageItem
-from data_gen.builds.shards import FORMAT, ITEMS, LOOK_UPS, lines_and_sha256
-from data_gen.builds.subq import QuestionSamples
+from data_gen.builds.found import Found
+from data_gen.builds.shards import FORMAT, ITEMS, LOOK_UPS, Item, lines_and_sha256
 from data_gen.streaming.files import from_line
 
-Item = TypeVar("Item", QuestionSamples, PassageItem)
+ItemT = TypeVar("ItemT", bound=Item)
 
 
 @dataclass(frozen=True)
@@ -115,36 +115,43 @@ def _check_files(shard: ShardFolder) -> None:
             raise ShardError(path, problem, remedy)
 
 
-def merged_items(shards: Sequence[ShardFolder], item_type: type[Item]) -> Iterator[Item]:
-    """The items of all shards in the order of the build.
+class MergedShards(Generic[ItemT]):
+    """The reading of a whole build, of the items that its shards hold."""
 
-    Raises ShardError for an item that another shard should hold, or that comes twice.
-    """
-    before: Item | None = None
-    for item in heapq.merge(*(_items(s, item_type) for s in shards), key=lambda item: item.place):
-        if before is not None and item.place <= before.place:
-            problem = f"two items at place {list(item.place)}: {before.id!r} and {item.id!r}"
-            raise ShardError(shards[0], problem, "Make the shards again")
-        before = item
-        yield item
+    def __init__(self, shards: Sequence[ShardFolder], item_type: type[ItemT]) -> None:
+        self._shards, self._type = shards, item_type
 
+    def found(self) -> Found:
+        """Return what all shards counted."""
+        return Found.put_together([shard.card["found"] for shard in self._shards])
 
-def _items(shard: ShardFolder, item_type: type[Item]) -> Iterator[Item]:
-    path = shard.folder / ITEMS
-    with open(path, "rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            item = from_line(line, item_type)
-            if not shard.shard.owns(item.id):
-                problem = f"{item.id!r} belongs to another shard than {shard.shard}"
-                raise ShardError(f"{path}:{number}", problem, "Make the shard again")
+    def items(self) -> Iterator[ItemT]:
+        """Give the items of all shards in the order of the build.
+
+        Raises ShardError for an item that another shard should hold, or that comes twice.
+        """
+        before: ItemT | None = None
+        own = (self._items(shard) for shard in self._shards)
+        for item in heapq.merge(*own, key=lambda item: item.place):
+            if before is not None and item.place <= before.place:
+                problem = f"two items at place {list(item.place)}: {before.id!r} and {item.id!r}"
+                raise ShardError(self._shards[0], problem, "Make the shards again")
+            before = item
             yield item
 
+    def _items(self, shard: ShardFolder) -> Iterator[ItemT]:
+        path = shard.folder / ITEMS
+        with open(path, "rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                item = from_line(line, self._type)
+                if not shard.shard.owns(item.id):
+                    problem = f"{item.id!r} belongs to another shard than {shard.shard}"
+                    raise ShardError(f"{path}:{number}", problem, "Make the shard again")
+                yield item
 
-def merged_look_ups(shards: Sequence[ShardFolder]) -> Iterator[str]:
-    """The look-ups of all shards in order."""
-    files = [open(shard.folder / LOOK_UPS, encoding="ascii") for shard in shards]  # noqa: SIM115
-    try:
-        yield from (line.rstrip("\n") for line in heapq.merge(*files))
-    finally:
-        for file in files:
-            file.close()
+    def look_ups(self) -> Iterator[str]:
+        """Give the look-ups of all shards in order."""
+        with ExitStack() as stack:
+            paths = (shard.folder / LOOK_UPS for shard in self._shards)
+            files = [stack.enter_context(open(path, encoding="ascii")) for path in paths]
+            yield from (line.rstrip("\n") for line in heapq.merge(*files))

@@ -3,23 +3,66 @@
 import argparse
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from tqdm import tqdm
 
 from common.shards import Shard, shard
-from common.tables import emit_json, print_table
+from common.tables import report
 from data_gen.builds.cards import write_card
 from data_gen.builds.found import Found
-from data_gen.sources.arguments import NamedPath, file_sha256, source_file
+from data_gen.sources.arguments import NamedPath, source_file, source_sha256
+from data_gen.streaming.counts import Place
 from data_gen.streaming.files import Spooled, to_line
 
 FORMAT = 1
 ITEMS, LOOK_UPS = "items.jsonl", "look_ups.txt"
 _NOT_OF_THE_BUILD = {"out", "json", "shard"}
 _INPUTS = ("source", "corpus", "triples", "no_retrieval", "exclude", "evidences")
+
+
+class Item(Spooled, Protocol):
+    """What a reading gives: one record's part of the build, dealt by its id, in order by place."""
+
+    @property
+    def id(self) -> str:
+        """The id by which it is dealt to a shard."""
+        ...
+
+    @property
+    def place(self) -> Place:
+        """Where in the build it stands."""
+        ...
+
+
+ItemT_co = TypeVar("ItemT_co", bound=Spooled, covariant=True)
+
+
+class Reading(Protocol[ItemT_co]):
+    """The first half of a build: of its sources, or of shards that are put together."""
+
+    def items(self) -> Iterator[ItemT_co]:
+        """Give the items in the order of the build."""
+        ...
+
+    def found(self) -> Found:
+        """Return what was counted; asked when the items have been read."""
+        ...
+
+    def look_ups(self) -> Iterable[str]:
+        """Return sorted lines of `PassageTriples.look_ups`; asked as late."""
+        ...
+
+
+class DealtReading(Reading[ItemT_co], Protocol[ItemT_co]):
+    """A reading of the sources, of which a shard's own part comes."""
+
+    @property
+    def deal(self) -> "Deal":
+        """What deals the records to shards."""
+        ...
 
 
 class Deal:
@@ -60,20 +103,13 @@ def write_shard(
     folder: Path,
     builder: str,
     options: argparse.Namespace,
-    items: Iterable[Spooled],
-    deal: Deal,
-    found: Callable[[], Found],
-    look_ups: Callable[[], Iterable[str]] = tuple,
+    read: DealtReading[Item],
 ) -> dict[str, Any]:
-    """Write a shard's items and card to `folder`; returns the card.
-
-    items: this shard's own, in the order of the build. deal, found, look_ups: read when the items
-    have been made.
-    """
-    shard = deal.shard
-    progress = tqdm(items, desc=f"shard {shard}", unit="item")
+    """Write the items and the card of a shard of the build `builder`; returns the card."""
+    shard = read.deal.shard
+    progress = tqdm(read.items(), desc=f"shard {shard}", unit="item")
     lines = _write_lines(folder / ITEMS, map(to_line, progress))
-    files = {ITEMS: lines, LOOK_UPS: _write_lines(folder / LOOK_UPS, look_ups())}
+    files = {ITEMS: lines, LOOK_UPS: _write_lines(folder / LOOK_UPS, read.look_ups())}
     values = option_values(options)
     card = {
         "title": f"Shard {shard.number} of {shard.count} of a build by {builder}.py",
@@ -85,9 +121,9 @@ def write_shard(
         "options": values,
         "options_sha256": hashlib.sha256(json.dumps(values).encode()).hexdigest(),
         "inputs": inputs(options),
-        "records": deal.to_json(),
+        "records": read.deal.to_json(),
         "files": files,
-        "found": found().to_json(),
+        "found": read.found().to_json(),
     }
     write_card(folder, card)
     return card
@@ -99,10 +135,8 @@ def report_shard(card: dict[str, Any], options: argparse.Namespace) -> None:
     rows = [[name, card[name]] for name in names]
     rows += [["records, own", card["records"]["own"]], ["records, all", card["records"]["all"]]]
     rows.append(["lines", card["files"][ITEMS]["lines"]])
-    print_table(card["title"], ["what", "value"], rows)
-    if options.json:
-        keys = (*names, "records", "files")
-        emit_json({"out": str(options.out), **{key: card[key] for key in keys}})
+    shown = {key: card[key] for key in (*names, "records", "files")}
+    report(card["title"], ["what", "value"], rows, options, shown)
 
 
 def option_values(options: argparse.Namespace) -> dict[str, Any]:
@@ -133,7 +167,7 @@ def inputs(options: argparse.Namespace) -> list[dict[str, str]]:
                     "option": f"--{option.replace('_', '-')}",
                     "name": named.name,
                     "file": source_file(named.path),
-                    "sha256": file_sha256(named.path),
+                    "sha256": source_sha256(named.path),
                 }
             )
     return rows

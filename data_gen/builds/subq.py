@@ -2,7 +2,7 @@
 
 import argparse
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +10,8 @@ from typing import Any, Self
 from tqdm import tqdm
 
 from common.shards import WHOLE, Shard
-from data_gen.builds.cards import RasFigures, token_counter, write_card
+from data_gen.builds.build import Build
+from data_gen.builds.cards import RasFigures
 from data_gen.builds.found import Found
 from data_gen.builds.questions import (
     QuestionReader,
@@ -20,8 +21,7 @@ from data_gen.builds.questions import (
     take_annotation,
     world_triples,
 )
-from data_gen.builds.shards import Deal
-from data_gen.builds.write_splits import write_splits
+from data_gen.builds.shards import Deal, Reading
 from data_gen.facts.aligned_passages import LaterAnnotation
 from data_gen.facts.passage_triples import PassageTriples, count_ways
 from data_gen.samples.labels import CheckedSamples, SampleCheck
@@ -32,10 +32,12 @@ from data_gen.samples.trajectories import (
     no_retrieval_samples,
     trajectory_samples,
 )
-from data_gen.sources.arguments import NamedPath
-from data_gen.streaming.counts import Place, PlacedCounts
-from data_gen.streaming.files import Spool, observed
+from data_gen.sources.arguments import NamedPath, add_question_options, named_path, share
+from data_gen.streaming.counts import CountTokens, Place, PlacedCounts
+from data_gen.streaming.files import FirstFew, Spool
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
+
+_SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class _Stage:
     records: Spool[QuestionRecord]
 
 
-class SubqBuild:
+class SubqReading:
     """Makes the samples of all sources, question by question, and counts what happened on the way.
 
     What grows with the sources lies in `work`. Of a `shard`, every question is read and its
@@ -90,7 +92,7 @@ class SubqBuild:
             options.top_k, options.max_triples, options.gold_rate, options.seed
         )
 
-    def questions(self) -> Iterator[QuestionSamples]:
+    def items(self) -> Iterator[QuestionSamples]:
         """Every state's sample of every own question, before any sampling."""
         by_name: dict[str, list[NamedPath]] = defaultdict(list)
         for source in self.options.source:
@@ -138,6 +140,10 @@ class SubqBuild:
         """What was counted so far."""
         return Found.of(self.counts, self.reader.skipped, self.reader.sources)
 
+    def look_ups(self) -> Iterator[str]:
+        """Which way answered each passage."""
+        return self.triples.look_ups()
+
     def _is_own(self, record: QuestionRecord) -> bool:
         return self.deal.owns(record.id, record)
 
@@ -176,97 +182,165 @@ class SubqBuild:
                 yield QuestionSamples((stage, number), record.id, samples)
 
 
-class _Examples:
+class _Examples(FirstFew[RasSample]):
     """Five samples: one of each label kind, the rest answers."""
 
     def __init__(self) -> None:
-        self._chosen: dict[str, RasSample] = {}
+        super().__init__(5)
+        self._kinds: set[str] = set()
 
     def add(self, sample: RasSample) -> None:
         """See a sample."""
-        kind = sample.label.split(" ", 1)[0] if sample.task == "plan" else "answer"
-        self._chosen.setdefault(f"{kind}/{bool(sample.history)}", sample)
-
-    def samples(self) -> list[RasSample]:
-        """The first five."""
-        return list(self._chosen.values())[:5]
-
-
-def finish_subq(
-    questions: Iterable[QuestionSamples],
-    found: Callable[[], Found],
-    look_ups: Callable[[], Iterable[str]],
-    options: argparse.Namespace,
-    folder: Path,
-    work: Path,
-) -> dict[str, Any]:
-    """Write the splits and the card to `folder`; returns the card.
-
-    questions: in the order of the build. found, look_ups: asked when these have been read; the
-    latter are sorted lines of `PassageTriples.look_ups`. The samples pass through a file in `work`,
-    so that memory does not grow with them but for a few bytes each.
-    Raises ContradictoryLabelsError unless such samples are to be skipped, and SystemExit when there
-    are no samples.
-    """
-    checked = _checked(questions, options, work)
-    if not len(checked):
-        raise SystemExit("no samples: the sources hold no questions")
-    count_tokens, unit = token_counter(options.tokenizer)
-    figures, kinds, examples = RasFigures(count_tokens), PlanKinds(), _Examples()
-    passing = tqdm(checked, desc="writing", unit="sample")
-    seen = observed(passing, figures.add, kinds.add, examples.add)
-    splits = write_splits(folder, seen, lambda s: s.question_id, options.seed, options.fractions)
-    columns, known = figures.figures(), found()
-    card = {
-        "title": "Planner and answerer samples",
-        "splits": splits,
-        "counted_in": unit,
-        "planning": {
-            **columns["plan"],
-            "kind_foretold_by_steps_alone": round(kinds.label_by_steps_alone(), 3),
-        },
-        "answering": columns["answer"],
-        "counts": {
-            **known.counts.ordered(),
-            **kinds.first_plan_counts(),
-            "prompts that came again": checked.repeats,
-            "contradictory samples dropped": checked.contradictions,
-            **({"samples not chosen": checked.not_chosen} if checked.not_chosen else {}),
-        },
-        "triples_of_passages": count_ways(look_ups()),
-        "skipped_records": dict(known.skipped),
-        "skipped_examples": known.skipped_examples,
-        "options": _options(options),
-        "sources": known.sources,
-        "samples_to_read": [sample.to_json() for sample in examples.samples()],
-    }
-    write_card(folder, card)
-    return card
+        label = sample.label.split(" ", 1)[0] if sample.task == "plan" else "answer"
+        kind = f"{label}/{bool(sample.history)}"
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            super().add(sample)
 
 
-def _options(options: argparse.Namespace) -> dict[str, Any]:
-    names = (
-        "seed", "fractions", "top_k", "max_triples", "gold_rate", "plan_samples_per_question",
-        "first_plan_fraction", "balance_plans", "answer_fraction",
-    )  # fmt: skip
-    given = {name: getattr(options, name) for name in names}
-    extracted = options.triples.name if options.triples else None
-    return {**given, "fractions": list(options.fractions), "extracted_triples": extracted}
+class SubqBuild(Build[QuestionSamples, RasSample]):
+    """Planner and answerer samples, chosen, each prompt once."""
 
+    name = "build_subq"
+    title = "Planner and answerer samples"
+    nothing = "the sources hold no questions"
+    item_type = QuestionSamples
+    shown = ("splits", "planning", "answering", "counts")
+    columns = ("kind", "what", "number")
 
-def _checked(
-    questions: Iterable[QuestionSamples], options: argparse.Namespace, work: Path
-) -> CheckedSamples[RasSample]:
-    sampling = PlanSampling(
-        options.plan_samples_per_question,
-        options.first_plan_fraction,
-        options.seed,
-        options.balance_plans,
-        options.answer_fraction,
-    )
-    chooser, check = SampleChooser(sampling, work), SampleCheck(work, RasSample)
-    for question in questions:
-        for sample in question.samples:
-            chooser.add(sample)
-            check.add(sample)
-    return check.checked(options.skip_contradictions, chooser.chosen())
+    def __init__(self, options: argparse.Namespace, work: Path) -> None:
+        super().__init__(options, work)
+        self._kinds = PlanKinds()
+
+    @classmethod
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add sources, retrieval and sampling."""
+        add = parser.add_argument
+        add(
+            "--source", type=named_path(_SOURCES), action="append", default=[], metavar="NAME=PATH",
+            help=f"questions, several times; NAME: {', '.join(_SOURCES)}",
+        )  # fmt: skip
+        add(
+            "--corpus", type=named_path(_SOURCES), action="append", default=[], metavar="NAME=PATH",
+            help="passages to retrieve from (each record's own context; a world's own corpus)",
+        )  # fmt: skip
+        add(
+            "--triples", type=Path, metavar="FILE",
+            help="triples that a text-to-triples model read (annotation and weak labels)",
+        )  # fmt: skip
+        add(
+            "--no-retrieval", type=Path, action="append", default=[], metavar="PATH",
+            help="questions that need no retrieval; with choices: ARC's task instruction is put "
+            "first",
+        )  # fmt: skip
+        add("--top-k", type=int, default=3, help="passages a query (3)")
+        add("--max-triples", type=int, default=8, help="triples a step (8)")
+        add(
+            "--gold-rate", type=share, default=0.9,
+            help="how often a step's own passage is put in where retrieval missed it (0.9)",
+        )  # fmt: skip
+        add(
+            "--plan-samples-per-question", type=float, metavar="X",
+            help="states with a history kept a question, on average (all)",
+        )  # fmt: skip
+        add(
+            "--first-plan-fraction", type=share, default=1.0,
+            help="share of questions whose empty-history state is kept (1)",
+        )  # fmt: skip
+        add(
+            "--balance-plans", action="store_true",
+            help="keep as many states that ask on as that have enough, for each number of steps",
+        )  # fmt: skip
+        add(
+            "--answer-fraction", type=share, default=1.0,
+            help="share of questions whose answer is kept (1)",
+        )  # fmt: skip
+        add(
+            "--skip-contradictions", action="store_true",
+            help="drop and count samples whose prompt came before with another label",
+        )  # fmt: skip
+        add_question_options(parser, "questions of each file")
+
+    @classmethod
+    def check_options(cls, parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+        """End with an error where there is no source or a number is too low."""
+        if not options.source and not options.no_retrieval:
+            parser.error("give at least one --source or --no-retrieval")
+        if options.top_k < 1 or options.max_triples < 1:
+            parser.error("--top-k and --max-triples must be at least 1")
+
+    def reading(self, shard: Shard) -> SubqReading:
+        """Return the reading of all sources."""
+        return SubqReading(self.options, self.work, shard)
+
+    def samples(self, items: Iterable[QuestionSamples]) -> CheckedSamples[RasSample]:
+        """Return the chosen samples with distinct prompts.
+
+        Raises ContradictoryLabelsError unless such samples are to be skipped.
+        """
+        given = self.options
+        sampling = PlanSampling(
+            given.plan_samples_per_question,
+            given.first_plan_fraction,
+            given.seed,
+            given.balance_plans,
+            given.answer_fraction,
+        )
+        chooser, check = SampleChooser(sampling, self.work), SampleCheck(self.work, RasSample)
+        for question in items:
+            for sample in question.samples:
+                chooser.add(sample)
+                check.add(sample)
+        self._checked = check.checked(given.skip_contradictions, chooser.chosen())
+        return self._checked
+
+    def figures(self, count_tokens: CountTokens) -> RasFigures:
+        """Return the columns of RAS Table 4, to be counted."""
+        return RasFigures(count_tokens)
+
+    def split_key(self, sample: RasSample) -> str:
+        """Return the question: its samples share a split."""
+        return sample.question_id
+
+    def examples(self, count: int) -> FirstFew[RasSample]:
+        """Return what picks the first sample of each kind."""
+        return _Examples()
+
+    def see(self, sample: RasSample) -> None:
+        """Count the plans by their number of steps."""
+        self._kinds.add(sample)
+
+    def card(self, figures: dict[str, Any], read: Reading[QuestionSamples]) -> dict[str, Any]:
+        """Return figures of both tasks, counts, ways of the triples, options and sources."""
+        known, checked = read.found(), self._checked
+        names = (
+            "seed", "fractions", "top_k", "max_triples", "gold_rate", "plan_samples_per_question",
+            "first_plan_fraction", "balance_plans", "answer_fraction",
+        )  # fmt: skip
+        extracted = self.options.triples.name if self.options.triples else None
+        return {
+            "planning": {
+                **figures["plan"],
+                "kind_foretold_by_steps_alone": round(self._kinds.label_by_steps_alone(), 3),
+            },
+            "answering": figures["answer"],
+            "counts": {
+                **known.counts.ordered(),
+                **self._kinds.first_plan_counts(),
+                **checked.left_out(),
+                **({"samples not chosen": checked.not_chosen} if checked.not_chosen else {}),
+            },
+            "triples_of_passages": count_ways(read.look_ups()),
+            **known.skipped_part(),
+            "options": {**self.chosen(*names), "extracted_triples": extracted},
+            "sources": known.sources,
+        }
+
+    def rows(self, card: Mapping[str, Any]) -> list[list[Any]]:
+        """Return splits, labels and counts."""
+        kinds = (
+            ("split", card["splits"]),
+            ("label", card["planning"].get("labels", {})),
+            ("count", card["counts"]),
+        )
+        return [[kind, name, count] for kind, part in kinds for name, count in part.items()]

@@ -23,7 +23,7 @@ from data_gen.facts.aligned_passages import (
     weak_sample,
 )
 from data_gen.facts.entities import mentions
-from data_gen.facts.passage_triples import MAX_TARGET_TRIPLES, passage_key
+from data_gen.facts.passage_triples import MAX_TARGET_TRIPLES
 from data_gen.labelling.labels import Agreement, added_up, measure_labels, unlabelled_relations
 from data_gen.sources.arguments import NamedPath, SkippedRecords, named_path, source_entry
 from data_gen.sources.contract_triples import file_subsets, read_contract_triples
@@ -31,6 +31,7 @@ from data_gen.sources.open_source import read_questions, read_triples
 from data_gen.streaming.counts import Place, PlacedCounts
 from data_gen.streaming.files import ExternalSort, fraction_bits, from_line, sort_key, to_line
 from data_gen.streaming.groups import DiskGroups, PassageTable
+from models.formats.passages import passage_key
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
 from models.formats.triples import Triple
 
@@ -38,10 +39,14 @@ QA_SOURCES = ("2wikimultihopqa", "musique")
 
 
 def add_triples_options(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """Options of `TriplesBuild`, for every builder that goes by way of it.
+    """Options of `TriplesReading`, for every builder that goes by way of it.
 
-    names: of the sources, for options that name one.
+    names: of the sources.
     """
+    parser.add_argument(
+        "--source", type=named_path(names), action="append", required=True, metavar="NAME=PATH",
+        help=f"a source, several times; NAME: {', '.join(names)}",
+    )  # fmt: skip
     parser.add_argument(
         "--datasets", type=lambda text: text.split(","), metavar="A,B",
         help="of contract sources only records whose 'dataset' is named",
@@ -84,7 +89,7 @@ def add_triples_options(parser: argparse.ArgumentParser, names: tuple[str, ...])
     parser.add_argument("--limit", type=int, help="read at most N records of each source")
 
 
-class TriplesBuild:
+class TriplesReading:
     """Makes the candidates of all sources and counts what the card says about them.
 
     What grows with the sources lies in `work`. Of a `shard`, every record is read and its facts
@@ -112,6 +117,10 @@ class TriplesBuild:
     def found(self) -> Found:
         """What was counted so far."""
         return Found.of(self.kinds, self.skipped, self.sources, self.agreement)
+
+    def look_ups(self) -> tuple[str, ...]:
+        """None: no triples of passages are looked up."""
+        return ()
 
     def _item(self, place: Place, sample: TriplesSample, gap: bool = False) -> PassageItem:
         limit = self.options.max_words
@@ -206,7 +215,7 @@ class TriplesBuild:
             for record in read:
                 count += 1
                 for passage, fact in stated_facts(record, corpus or {}):
-                    key = passage_key(passage.title, passage.text)
+                    key = passage_key(passage)
                     aligned.add(key, to_line(passage), json.dumps(list(vars(fact).values())))
             self.sources.append(source_entry(NamedPath(source.name, path), count))
         return aligned

@@ -1,29 +1,29 @@
 """From the candidates of all sources to the samples: limits, repeats, balance, files, card."""
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
-from data_gen.builds.cards import TriplesFigures, token_counter, write_card
+from common.shards import Shard
+from data_gen.builds.build import Build
+from data_gen.builds.cards import TriplesFigures
 from data_gen.builds.found import AFTER_SOURCES, Found, PassageItem
-from data_gen.builds.triples import QA_SOURCES
-from data_gen.builds.write_splits import write_splits
+from data_gen.builds.shards import Reading
+from data_gen.builds.triples import QA_SOURCES, TriplesReading, add_triples_options
 from data_gen.labelling.labels import RELATIONS_IN_USE, Agreement
 from data_gen.samples.sampling import balanced_places
+from data_gen.sources.open_source import TRIPLE_SOURCES
 from data_gen.sources.splits import hash_fraction
-from data_gen.streaming.counts import PlacedCounts
+from data_gen.streaming.counts import CountTokens, PlacedCounts
 from data_gen.streaming.files import (
     ExternalSort,
-    FirstFew,
     Spool,
     from_line,
-    observed,
     sort_key,
     to_line,
 )
@@ -31,43 +31,63 @@ from data_gen.streaming.groups import FIRST, FirstByKey, text_key
 from models.formats.records import TriplesSample
 
 
-def finish_triples(
-    items: Iterable[PassageItem],
-    found: Callable[[], Found],
-    options: argparse.Namespace,
-    folder: Path,
-    work: Path,
-) -> dict[str, Any]:
-    """Write the splits and the card to `folder`; returns the card.
+class TriplesBuild(Build[PassageItem, TriplesSample]):
+    """Text-to-triples samples, each text once."""
 
-    items: in the order of the build. found: asked when they have been read. Raises SystemExit when
-    there are no samples.
-    """
-    distinct = DistinctTexts(items, options, work)
-    if not len(distinct):
-        raise SystemExit("no samples: the sources hold no text with triples that it states")
-    count_tokens, unit = token_counter(options.tokenizer)
-    figures, examples = TriplesFigures(count_tokens), FirstFew[TriplesSample](5)
-    samples = (item.sample for item in tqdm(distinct, desc="writing", unit="sample"))
-    seen = observed(samples, figures.add, examples.add)
-    splits = write_splits(folder, seen, lambda s: s.id, options.seed, options.fractions)
-    known = found()
-    distinct.kinds.take(known.counts.to_json())
-    card = {
-        "title": "Text-to-triples samples",
-        "splits": splits,
-        "counted_in": unit,
-        "figures": figures.figures(),
-        "kinds": distinct.kinds.ordered(),
-        "skipped_records": dict(known.skipped),
-        "skipped_examples": known.skipped_examples,
+    name = "build_triples"
+    title = "Text-to-triples samples"
+    nothing = "the sources hold no text with triples that it states"
+    item_type = PassageItem
+    shown = ("splits", "figures", "kinds")
+    columns = ("what", "samples")
+
+    @classmethod
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add sources, alignment and limits."""
+        add_triples_options(parser, tuple(dict.fromkeys([*TRIPLE_SOURCES, *QA_SOURCES])))
+
+    def reading(self, shard: Shard) -> TriplesReading:
+        """Return the reading of all sources."""
+        return TriplesReading(self.options, self.work, shard)
+
+    def samples(self, items: Iterable[PassageItem]) -> "DistinctTexts":
+        """Return the samples that limits, repeats and balance leave."""
+        self._distinct = DistinctTexts(items, self.options, self.work)
+        return self._distinct
+
+    def figures(self, count_tokens: CountTokens) -> TriplesFigures:
+        """Return the sizes, to be counted."""
+        return TriplesFigures(count_tokens)
+
+    def split_key(self, sample: TriplesSample) -> str:
+        """Return the sample's own id."""
+        return sample.id
+
+    def card(self, figures: dict[str, Any], read: Reading[PassageItem]) -> dict[str, Any]:
+        """Return figures, kinds, sources and the agreement of the labelling functions."""
+        known = read.found()
+        rows = [_agreement_row(row) for row in known.agreement]
+        told = facts_card(figures, self._distinct.kinds, known, self.options.seed)
+        return {**told, "labelling_functions": rows}
+
+    def rows(self, card: Mapping[str, Any]) -> list[list[Any]]:
+        """Return splits, kinds and broken records."""
+        counts = {**card["splits"], **card["kinds"], **card["skipped_records"]}
+        return [[name, count] for name, count in counts.items()]
+
+
+def facts_card(
+    figures: dict[str, Any], kinds: PlacedCounts, known: Found, seed: int
+) -> dict[str, Any]:
+    """Return what the cards of triples and of condition triplets tell alike."""
+    kinds.take(known.counts.to_json())
+    return {
+        "figures": figures,
+        "kinds": kinds.ordered(),
+        **known.skipped_part(),
         "sources": known.sources,
-        "seed": options.seed,
-        "labelling_functions": [_agreement_row(row) for row in known.agreement],
-        "samples_to_read": [sample.to_json() for sample in examples.items],
+        "seed": seed,
     }
-    write_card(folder, card)
-    return card
 
 
 def _agreement_row(row: Agreement) -> dict[str, Any]:
@@ -107,7 +127,11 @@ class DistinctTexts:
     def __len__(self) -> int:
         return int(self._kept.sum())
 
-    def __iter__(self) -> Iterator[PassageItem]:
+    def __iter__(self) -> Iterator[TriplesSample]:
+        return (item.sample for item in self.items())
+
+    def items(self) -> Iterator[PassageItem]:
+        """Give the candidates that the samples are of."""
         for item, stays in zip(self._items, self._kept, strict=True):
             if stays:
                 yield item
@@ -122,8 +146,7 @@ class DistinctTexts:
     def _balance(self, options: argparse.Namespace, work: Path) -> None:
         before = len(self)
         if options.balance is not None:
-            samples = (item.sample for item in self)
-            stays = balanced_places(samples, options.balance, options.seed, work)
+            stays = balanced_places(iter(self), options.balance, options.seed, work)
             self._kept[self._kept] = stays
         name = "left out: common relations alone"
         self.kinds.count(name, before - len(self), AFTER_SOURCES)

@@ -6,17 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from data_gen.facts.entities import mentions
-from data_gen.facts.passage_triples import (
-    canonical_triples,
-    complete_with_weak,
-    look_up_names,
-    passage_key,
-)
-from data_gen.facts.solving_steps import SolvingStep, context_passages, solving_steps
+from data_gen.facts.passage_triples import canonical_triples, complete_with_weak, look_up_names
+from data_gen.facts.solving_steps import SolvingStep, solving_steps
 from data_gen.facts.subqueries import fill_hops, split_relation
 from data_gen.labelling.labels import weak_triples
 from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.groups import DiskGroups
+from models.formats.passages import context_passages, passage_key
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample
 from models.formats.triples import Triple
@@ -142,7 +138,7 @@ class LaterAnnotation:
         self._note(passage)
 
     def _note(self, passage: PassageRecord) -> None:
-        self._last.add(passage_key(passage.title, passage.text), str(self.stage), replace=True)
+        self._last.add(passage_key(passage), str(self.stage), replace=True)
 
     def touches(
         self, stage: int, corpus: list[PassageRecord] | None
@@ -156,5 +152,5 @@ class LaterAnnotation:
         return lambda record: any(self._changes(p, stage) for p in context_passages(record))
 
     def _changes(self, passage: PassageRecord, stage: int) -> bool:
-        names = look_up_names(passage_key(passage.title, passage.text), passage)
+        names = look_up_names(passage_key(passage), passage)
         return any(int(self._last.payload(name) or -1) > stage for name in names)

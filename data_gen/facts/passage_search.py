@@ -1,17 +1,15 @@
 """BM25 over a corpus or a record's own paragraphs, to simulate retrieval and to find passages."""
 
-import logging
 from collections.abc import Sequence
 from functools import cached_property
 
 import bm25s
 
 from data_gen.facts.entities import mentions
+from inference.retrieval.bm25 import tokenize
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord
 
-# Importing it turns its debug lines on.
-logging.getLogger("bm25s").setLevel(logging.WARNING)
 LOOKED_AT = 5
 
 
@@ -39,9 +37,7 @@ class PassageSearch:
 
 
 def _tokens(texts: Sequence[str]) -> list[list[str]]:
-    # Strings and not ids, so that corpus and queries need no common vocabulary.
-    tokens = bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)
-    return [words or ["<none>"] for words in tokens]
+    return [words or ["<none>"] for words in tokenize(texts, stemmed=False)]
 
 
 class PassageFinder:

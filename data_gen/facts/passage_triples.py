@@ -1,9 +1,9 @@
 """The triples of a passage: what a text-to-triples model read, or annotation plus weak labels."""
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from common.errors import RecordError
@@ -12,7 +12,7 @@ from data_gen.labelling.labels import weak_triples
 from data_gen.streaming.files import ExternalSort
 from data_gen.streaming.groups import DiskGroups
 from models.formats.fields import FieldReader, read_triple
-from models.formats.prompts import passage_text
+from models.formats.passages import passage_key
 from models.formats.records import PassageRecord
 from models.formats.triples import Triple
 
@@ -20,11 +20,6 @@ MAX_TARGET_TRIPLES = 12
 WAYS = ("extracted", "annotated and weak")
 # Passages whose triples are held in memory; a corpus' common ones are looked up again and again.
 _MOST_KNOWN = 20_000
-
-
-def passage_key(title: str, text: str) -> str:
-    """The key of a passage's content: sha256 of the text that the triples model reads."""
-    return hashlib.sha256(passage_text(title, text).encode()).hexdigest()
 
 
 def canonical_triples(
@@ -72,16 +67,16 @@ class PassageTriples:
         """Take in the facts of steps as annotation of the passages that they stand in."""
         for step in steps:
             if step.passage is not None and step.fact.subject and step.fact.object:
-                key = passage_key(step.passage.title, step.passage.text)
+                key = passage_key(step.passage)
                 self._annotated.add(key, value=_to_text([step.fact]))
 
     def add_given(self, passage: PassageRecord, triples: list[Triple]) -> None:
         """Give the whole triples of a passage, as the synthetic world does."""
-        self._extracted.add(passage_key(passage.title, passage.text), _to_text(triples))
+        self._extracted.add(passage_key(passage), _to_text(triples))
 
     def of(self, passage: PassageRecord) -> list[Triple]:
         """The triples of `passage`."""
-        key = passage_key(passage.title, passage.text)
+        key = passage_key(passage)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_KNOWN:
@@ -120,7 +115,7 @@ class PassageTriples:
 
 def look_up_names(key: str, passage: PassageRecord) -> tuple[str, str, str]:
     """Under which names the triples of a passage may have been given, first ones first."""
-    return key, passage.id, passage_key("", passage.text)
+    return key, passage.id, passage_key(replace(passage, title=""))
 
 
 def count_ways(look_ups: Iterable[str]) -> dict[str, int]:
@@ -163,5 +158,8 @@ def read_extracted(path: str | Path) -> Iterator[tuple[str, list[Triple]]]:
                 remedy = "Write one JSON object a line"
                 raise RecordError(where, "(line)", f"malformed JSON ({error})", remedy) from None
             text = reader.text("text", "")
-            key = passage_key(reader.text("title", ""), text) if text else reader.text("id")
+            if text:
+                key = passage_key(PassageRecord("", reader.text("title", ""), text))
+            else:
+                key = reader.text("id")
             yield key, reader.items("triples", read_triple, "[subject, predicate, object]")

@@ -11,6 +11,7 @@ from data_gen.facts.subqueries import (
     relation_question,
     step_triple,
 )
+from models.formats.passages import context_passages
 from models.formats.records import PassageRecord, QuestionRecord
 from models.formats.triples import Triple
 
@@ -102,14 +103,6 @@ def evidence_titles(record: QuestionRecord) -> dict[str, str | None]:
     named = [*(title for title, _ in record.supporting_facts), *(t for t, _ in record.context)]
     evidences = [record.evidences[i] for i in solving_order(record.evidences)]
     return aligned_titles(evidences, list(dict.fromkeys(named)), record)
-
-
-def context_passages(record: QuestionRecord) -> list[PassageRecord]:
-    """The record's own paragraphs as passages, sentences joined by single spaces."""
-    return [
-        PassageRecord(f"{record.id}/{index}", title, " ".join(s.strip() for s in sentences))
-        for index, (title, sentences) in enumerate(record.context)
-    ]
 
 
 def _named_subject(question: str, title: str | None, subject: str, bridged: bool) -> str:

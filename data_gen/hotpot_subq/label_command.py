@@ -6,9 +6,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from common.tables import emit_json, print_table
-from data_gen.builds.cards import RasFigures, token_counter, write_card
-from data_gen.builds.write_splits import write_splits
+from common.tables import report
+from data_gen.builds.build import write_samples
+from data_gen.builds.cards import RasFigures, write_card
 from data_gen.facts.held_out import HeldOutQuestions
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.hotpot_subq.direct_answers import read_right_ids
@@ -17,7 +17,7 @@ from data_gen.hotpot_subq.labelling import FIRST_PLANS, AlgorithmOptions, Labell
 from data_gen.hotpot_subq.run import positive
 from data_gen.samples.labels import CheckedSamples, check_labels
 from data_gen.sources.arguments import NamedPath, add_common_options, named_path, source_entry
-from data_gen.streaming.files import observed, output
+from data_gen.streaming.files import output
 from models.formats.records import RasSample
 
 ADDED_SOURCES = ("contract", "arc", "asqa", "instructions")
@@ -96,11 +96,9 @@ def _label(
     _require_extracted(labelling, options)
     if not len(checked):
         raise ValueError("no samples: no question of the sources can be labelled")
-    count_tokens, unit = token_counter(options.tokenizer)
-    figures = RasFigures(count_tokens)
-    seen = observed(checked, figures.add)
-    splits = write_splits(folder, seen, lambda s: s.question_id, options.seed, options.fractions)
-    columns = figures.figures()
+    splits, columns, unit = write_samples(
+        folder, checked, RasFigures, lambda s: s.question_id, options
+    )
     card = {
         **_card(labelling, checked, options),
         "splits": splits,
@@ -117,18 +115,15 @@ def _show(card: dict[str, Any], options: argparse.Namespace) -> None:
     rows = [["split", name, n] for name, n in splits.items()]
     rows += [["label", name, n] for name, n in labels.items()]
     rows += [[source, name, n] for source, c in card["outcomes"].items() for name, n in c.items()]
-    print_table(f"HotpotQA-SUBQ: {options.out}", ["source", "what", "number"], rows)
-    if options.json:
-        emit_json(
-            {
-                "out": str(options.out),
-                "splits": splits,
-                "labels": labels,
-                "sources": card["outcomes"],
-                "triples_of_documents": card["triples_of_documents"],
-                "contradictory": card["counts"]["contradictory samples dropped"],
-            }
-        )
+    shown = {
+        "splits": splits,
+        "labels": labels,
+        "sources": card["outcomes"],
+        "triples_of_documents": card["triples_of_documents"],
+        "contradictory": card["counts"]["contradictory samples dropped"],
+    }
+    title = f"HotpotQA-SUBQ: {options.out}"
+    report(title, ["source", "what", "number"], rows, options, shown)
 
 
 def _samples(labelling: Labelling, options: argparse.Namespace) -> Iterator[RasSample]:
@@ -168,10 +163,7 @@ def _card(
     return {
         "title": "HotpotQA-SUBQ",
         "outcomes": {name: dict(sorted(c.items())) for name, c in labelling.counts.items()},
-        "counts": {
-            "prompts that came again": checked.repeats,
-            "contradictory samples dropped": checked.contradictions,
-        },
+        "counts": checked.left_out(),
         "triples_of_documents": labelling.triples.counts,
         "options": {
             "seed": options.seed,

@@ -8,10 +8,10 @@ from typing import Any
 from tqdm import tqdm
 
 from data_gen.facts.passage_triples import PassageTriples
-from data_gen.facts.solving_steps import context_passages
 from data_gen.hotpot_subq.documents import QuestionFiles
 from data_gen.samples.trajectories import instructed_question, no_retrieval_samples
 from data_gen.teacher.prompts import Asker
+from models.formats.passages import context_passages
 from models.formats.planning import HistoryStep, Plan, PlanAction, format_plan
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
 from models.formats.triples import Triple

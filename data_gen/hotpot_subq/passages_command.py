@@ -1,16 +1,15 @@
 """(d) Write the kept documents as a corpus for inference/extract.py, each text once."""
 
 import argparse
-from pathlib import Path
 
 from tqdm import tqdm
 
-from common.tables import emit_json, print_table
-from data_gen.facts.passage_triples import passage_key
-from data_gen.facts.solving_steps import context_passages
+from common.commands import add_output_options
+from common.tables import report
 from data_gen.hotpot_subq.documents import kept_documents
 from data_gen.sources.arguments import NamedPath, named_path
 from data_gen.sources.open_source import read_questions
+from models.formats.passages import context_passages, passage_key
 from models.formats.records import PassageRecord, write_records
 
 
@@ -25,8 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--source", type=named_path(("asqa", "contract")), action="append", default=[],
         metavar="NAME=PATH", help="added questions whose documents the label stage reads too",
     )  # fmt: skip
-    add("--out", required=True, type=Path, help="JSON Lines of {id, title, text} to write")
-    add("--json", action="store_true", help="print one JSON object as last line")
+    add_output_options(parser, "JSON Lines of {id, title, text} to write")
 
 
 def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -45,11 +43,9 @@ def run(options: argparse.Namespace) -> None:
             questions += 1
             own = context_passages(record)
             for index in kept_documents(record):
-                key = passage_key(own[index].title, own[index].text)
+                key = passage_key(own[index])
                 # The content's own key as id: the same in every run, whatever else is in it.
                 passages.setdefault(key, PassageRecord(key[:16], own[index].title, own[index].text))
     write_records(options.out, passages.values())
     counts = {"questions": questions, "passages": len(passages)}
-    print_table(f"Passages: {options.out}", list(counts), [list(counts.values())])
-    if options.json:
-        emit_json({"out": str(options.out), **counts})
+    report(f"Passages: {options.out}", list(counts), [list(counts.values())], options, counts)

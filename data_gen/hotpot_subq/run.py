@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.commands import add_output_options
 from data_gen.facts.held_out import HeldOutQuestions
 from data_gen.hotpot_subq.documents import QuestionFiles
 from data_gen.sources.arguments import NamedPath
@@ -48,7 +49,7 @@ def positive(number: type[int] | type[float]) -> "type[int] | type[float]":
 def add_stage_options(parser: argparse.ArgumentParser) -> None:
     """Input, output and bookkeeping of a stage."""
     add = parser.add_argument
-    add("--out", required=True, type=Path, help="folder to write (replaced whole)")
+    add_output_options(parser)
     add("--journal", type=Path, help="answers of all calls (teacher_journal.jsonl beside --out)")
     add("--limit", type=positive(int), metavar="N", help="only the first N questions")
     add("--skip-bad", action="store_true", help="skip and count broken records")
@@ -62,7 +63,6 @@ def add_stage_options(parser: argparse.ArgumentParser) -> None:
         "and is run again)",
     )  # fmt: skip
     add("--dry-run", action="store_true", help="print the estimate of calls and cost, and end")
-    add("--json", action="store_true", help="print one JSON object as last line")
 
 
 def add_call_options(parser: argparse.ArgumentParser, max_new_tokens: int) -> None:

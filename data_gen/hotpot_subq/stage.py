@@ -14,17 +14,17 @@ from tqdm import tqdm
 
 from common.errors import UserError
 from common.files import atomic_directory
-from common.tables import emit_json, print_table
+from common.tables import emit_json, print_table, report
 from data_gen.hotpot_subq.direct_answers import Attempt
 from data_gen.hotpot_subq.documents import QuestionFiles
 from data_gen.hotpot_subq.labelling import Decide, Decision, DecisionCounts
 from data_gen.hotpot_subq.run import call_limits, prices
-from data_gen.sources.arguments import file_sha256
+from data_gen.sources.arguments import source_sha256
 from data_gen.teacher.caller import CallFailedError, RunStoppedError, TeacherCaller, ordered_map
 from data_gen.teacher.journal import Journal, read_journal
 from data_gen.teacher.open_teacher import Teacher
 from data_gen.teacher.prompts import Asker
-from data_gen.teacher.spending import Bill, Estimate
+from data_gen.teacher.spending import Estimate, RunBill
 from models.formats.records import QuestionRecord
 
 KEPT_FILE = "questions.jsonl"
@@ -161,9 +161,9 @@ def run_stage(plan: StagePlan, options: argparse.Namespace) -> None:
     # Without a call to make, known or new, no model is opened.
     run = _ask(plan, options, total) if estimate.stages else _decide(plan, options, estimate, None)
     counts, bill = asyncio.run(run)
-    print_table(f"{plan.name}: {options.out}", ["kind", "outcome", "questions"], counts.rows())
-    if options.json:
-        emit_json({"out": str(options.out), **counts.as_dict(), "bill": bill.as_dict()})
+    shown = {**counts.as_dict(), "bill": bill.as_dict()}
+    title = f"{plan.name}: {options.out}"
+    report(title, ["kind", "outcome", "questions"], counts.rows(), options, shown)
 
 
 async def _estimate(plan: StagePlan, options: argparse.Namespace) -> tuple[Estimate, int]:
@@ -176,7 +176,7 @@ async def _estimate(plan: StagePlan, options: argparse.Namespace) -> tuple[Estim
 
 async def _ask(
     plan: StagePlan, options: argparse.Namespace, total: int
-) -> tuple[DecisionCounts, Bill]:
+) -> tuple[DecisionCounts, RunBill]:
     """The stage with a teacher; the bill is printed however it ends."""
     journal = Journal(options.journal)
     try:
@@ -196,8 +196,8 @@ async def _ask(
 
 async def _decide(
     plan: StagePlan, options: argparse.Namespace, asker: TeacherCaller | Estimate, total: int | None
-) -> tuple[DecisionCounts, Bill]:
-    bill = asker.bill if isinstance(asker, TeacherCaller) else Bill()
+) -> tuple[DecisionCounts, RunBill]:
+    bill = asker.bill if isinstance(asker, TeacherCaller) else RunBill()
     with tqdm(desc=plan.name, unit=" questions", total=total) as progress:
         try:
             counts = await _write(plan, options, asker, lambda _: _step(progress, bill))
@@ -245,7 +245,7 @@ def _write_report(folder: Path, plan: StagePlan, counts: DecisionCounts) -> None
         "model": plan.teacher.model,
         "settings": plan.settings,
         "files": [
-            {"file": Path(file.path).name, "sha256": file_sha256(file.path)}
+            {"file": Path(file.path).name, "sha256": source_sha256(file.path)}
             for file in plan.files.files
         ],
         **counts.as_dict(),
@@ -254,7 +254,7 @@ def _write_report(folder: Path, plan: StagePlan, counts: DecisionCounts) -> None
     (folder / REPORT_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def _step(progress: "tqdm[NoReturn]", bill: Bill | None = None) -> None:
+def _step(progress: "tqdm[NoReturn]", bill: RunBill | None = None) -> None:
     progress.update()
     if bill is not None:
         calls = sum(stage.calls for stage in bill.stages.values())

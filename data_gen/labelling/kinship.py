@@ -2,8 +2,8 @@
 
 import re
 
-from data_gen.labelling.demonyms import DEMONYM_PATTERN
 from data_gen.labelling.patterns import NAME, TITLED_NAME, first_sentences, is_person
+from models.facts.countries import DEMONYM_PATTERN
 
 # Titles that an encyclopedia leaves out of a name; Prince and Princess stay part of it.
 _SKIPPED = (

@@ -2,8 +2,8 @@
 
 import re
 
-from data_gen.labelling.demonyms import DEMONYM_PATTERN
 from data_gen.labelling.patterns import DATE, FULL_DATE, NAME, PLACE, first_sentences, is_person
+from models.facts.countries import DEMONYM_PATTERN
 
 _BRACKETS = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
 _NOT_LIFE = re.compile(r"\b(?:reigned|reign|ruled|r\.|fl\.|film|season|elected)", re.IGNORECASE)

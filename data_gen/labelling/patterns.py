@@ -2,9 +2,10 @@
 
 import re
 
-from data_gen.labelling.demonyms import DEMONYM_PATTERN
+from models.facts.countries import DEMONYM_PATTERN
+from models.facts.dates import MONTHS
 
-_MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+_MONTH = f"(?:{'|'.join(MONTHS)})"
 FULL_DATE = rf"(?:\d{{1,2}} {_MONTH} \d{{3,4}}|{_MONTH} \d{{1,2}}, ?\d{{3,4}})"
 DATE = rf"(?:{FULL_DATE}|{_MONTH},? \d{{4}}|(?<![\d/])\d{{4}}(?![\d/]))"
 

@@ -2,8 +2,8 @@
 
 import re
 
-from data_gen.labelling.demonyms import COUNTRY_PATTERN, DEMONYM_PATTERN
 from data_gen.labelling.patterns import DATE, NAME, by_names, first_sentences, is_person, is_work
+from models.facts.countries import COUNTRY_PATTERN, DEMONYM_PATTERN
 
 _FILM = re.compile(
     r"\b(?:film|movie|documentary|western|comedy|drama|thriller|short)\b", re.IGNORECASE

@@ -13,7 +13,7 @@ from common.errors import RecordError
 from data_gen.facts.entities import entity_key, mentions, same_fact
 from data_gen.facts.passage_search import PassageSearch
 from data_gen.facts.query_steps import QueryStep, placeholder
-from data_gen.facts.solving_steps import context_passages, passage_origin, solving_steps
+from data_gen.facts.solving_steps import passage_origin, solving_steps
 from data_gen.samples.material import Material, sample_id
 from data_gen.streaming.groups import DiskGroups
 from data_gen.world.passages import Passage, write_passages
@@ -30,6 +30,7 @@ from models.formats.helpers import (
     resolve_prompt,
     subquery_writer_prompt,
 )
+from models.formats.passages import context_passages
 from models.formats.planning import one_line, strip_tags
 from models.formats.prompts import passage_text
 from models.formats.query_triplets import (

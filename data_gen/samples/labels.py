@@ -80,6 +80,13 @@ class CheckedSamples(Generic[SampleT]):
         self.contradictions = int((verdicts == OTHER).sum())
         self.not_chosen = int((verdicts == LEFT_OUT).sum())
 
+    def left_out(self) -> dict[str, int]:
+        """What a card says of samples with a prompt that came before."""
+        return {
+            "prompts that came again": self.repeats,
+            "contradictory samples dropped": self.contradictions,
+        }
+
     def __len__(self) -> int:
         return int((self._verdicts == FIRST).sum())
 

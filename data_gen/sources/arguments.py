@@ -1,7 +1,6 @@
 """The command-line options that the builders share: sources, splits, errors, output."""
 
 import argparse
-import hashlib
 import logging
 import sys
 from collections import Counter
@@ -10,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.commands import add_output_options
 from common.errors import RecordError
+from common.files import file_sha256
 from common.licences import NOT_STATED
 from data_gen.sources.hub import is_hub_reference, parse_hub_reference
 from data_gen.sources.open_source import QUESTION_SOURCES
@@ -70,7 +71,7 @@ def share(text: str) -> float:
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Options of every builder that writes train, dev and test files with a card."""
-    parser.add_argument("--out", type=Path, required=True, help="folder to write (replaced whole)")
+    add_output_options(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of every random choice (0)")
     parser.add_argument(
         "--fractions",
@@ -85,7 +86,22 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         default="smollm2",
         help="tokenizer of the card's token counts; 'words' counts words (smollm2)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
+
+
+def add_question_options(parser: argparse.ArgumentParser, limited: str) -> None:
+    """Which questions builders of annotated questions leave out. limited: by --limit."""
+    parser.add_argument(
+        "--exclude", type=Path, action="append", default=[], metavar="PATH",
+        help="test questions (contract form): these are left out, and what shares a hop or an "
+        "evidence triple with one; those of a world's folder always are",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=int, help=f"at most N {limited}, chosen by a hash of their ids"
+    )
+    parser.add_argument(
+        "--cap", action="append", default=[], metavar="PATH=N",
+        help="at most N questions of that file, chosen by a hash of their ids",
+    )  # fmt: skip
 
 
 def parse_options(
@@ -117,19 +133,14 @@ class SkippedRecords:
         return skip
 
 
-def file_sha256(path: str | Path) -> str:
+def source_sha256(path: str | Path) -> str:
     """sha256 of a file, of a folder's JSON Lines and XML files together; '' for a hub reference."""
     path = Path(path)
     if path.is_dir():
         files = sorted(p for suffix in ("*.jsonl", "*.xml") for p in path.rglob(suffix))
     else:
         files = [path] if path.is_file() else []
-    digest = hashlib.sha256()
-    for file in files:
-        with open(file, "rb") as handle:
-            while piece := handle.read(1 << 20):
-                digest.update(piece)
-    return digest.hexdigest() if files else ""
+    return file_sha256(*files) if files else ""
 
 
 # As their publishers say: the README of hotpotqa/hotpot and of StonyBrookNLP/musique, the data
@@ -171,7 +182,7 @@ def source_entry(
     return {
         "name": source.name,
         "file": source_file(source.path),
-        "sha256": file_sha256(source.path),
+        "sha256": source_sha256(source.path),
         "licence": known or "; ".join(sorted(licences)) or NOT_STATED,
         "records": records,
         **({"subsets": list(subsets)} if licences - {NOT_STATED} else {}),

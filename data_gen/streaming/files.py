@@ -90,6 +90,21 @@ class FirstFew(Generic[T]):
             self.items.append(item)
 
 
+class EveryFew(FirstFew[T]):
+    """Keeps a few items at equal distances among `count` that it is shown."""
+
+    def __init__(self, limit: int, count: int) -> None:
+        super().__init__(limit)
+        self._step = max(count // limit, 1)
+        self._seen = 0
+
+    def add(self, item: T) -> None:
+        """See an item."""
+        if self._seen % self._step == 0:
+            super().add(item)
+        self._seen += 1
+
+
 class Spooled(Protocol):
     """What can be spooled: it goes to a JSON object and comes back as it was."""
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from data_gen.teacher.journal import Journal, JournalError
 from data_gen.teacher.prompts import Answer, TeacherCall, call_key
-from data_gen.teacher.spending import Amount, Bill, Prices, SpendCap, SpendCapError, StageBill
+from data_gen.teacher.spending import Amount, Prices, RunBill, SpendCap, SpendCapError, StageBill
 from inference.engines.contract import (
     AccessError,
     DeadlineExceededError,
@@ -127,7 +127,7 @@ class TeacherCaller:
 
     def __init__(self, engine: Engine, model: str, journal: Journal, limits: CallLimits) -> None:
         """`model` tells one teacher from another, such as an endpoint's name of it."""
-        self.bill = Bill()
+        self.bill = RunBill()
         self._engine = engine
         self._model = model
         self._journal = journal

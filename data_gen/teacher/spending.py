@@ -107,7 +107,7 @@ class StageBill:
 
 
 @dataclass
-class Bill:
+class RunBill:
     """The bills of a run's stages."""
 
     stages: dict[str, StageBill] = field(default_factory=lambda: defaultdict(StageBill))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
+from models.facts.dates import MONTHS, Date, compare_dates
+
 
 class DateStyle(StrEnum):
     """How a date is written."""
@@ -27,12 +29,18 @@ class CalendarDate:
 
     def written(self, style: DateStyle) -> str:
         """The date in the given style."""
-        month = calendar.month_name[self.month]
+        month = MONTHS[self.month - 1]
         if style is DateStyle.DAY_FIRST:
             return f"{self.day} {month} {self.year}"
         if style is DateStyle.MONTH_FIRST:
             return f"{month} {self.day}, {self.year}"
         return str(self.year)
+
+    @property
+    def told(self) -> Date:
+        """The part of the date that the passage tells."""
+        year_only = self.style is DateStyle.YEAR
+        return Date(self.year) if year_only else Date(self.year, self.month, self.day)
 
     @property
     def surface(self) -> str:
@@ -64,11 +72,6 @@ def random_date(rng: Random, first_year: int, last_year: int, year_only: float) 
 
 
 def earlier(left: CalendarDate, right: CalendarDate) -> bool | None:
-    """Whether `left` is before `right`; None where the surfaces do not settle it."""
-    if left.year != right.year:
-        return left.year < right.year
-    if DateStyle.YEAR in (left.style, right.style):
-        return None
-    if (left.month, left.day) == (right.month, right.day):
-        return None
-    return (left.month, left.day) < (right.month, right.day)
+    """Return whether `left` is before `right`; None where the surfaces do not settle it."""
+    order = compare_dates(left.told, right.told)
+    return order < 0 if order else None

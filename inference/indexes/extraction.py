@@ -1,7 +1,6 @@
 """Triples of passages by the text-to-triples model, no passage ever read twice (RAS eq. 3)."""
 
 import asyncio
-import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Protocol, TypeVar
 from common.errors import UserError
 from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.retrieval.passages import Passage
-from models.formats.prompts import passage_text
+from models.formats.passages import passage_key
 from models.formats.triples import Triple, parse_triples
 
 _SCHEMA = """
@@ -46,11 +45,6 @@ def _connect(path: str | Path | None) -> sqlite3.Connection:
     with connection:
         connection.execute(_SCHEMA)
     return connection
-
-
-def passage_key(passage: Passage) -> str:
-    """sha256 of the text that the model reads; the same passage in two corpora has one key."""
-    return hashlib.sha256(passage_text(passage.title, passage.text).encode()).hexdigest()
 
 
 class CacheError(UserError, RuntimeError):

@@ -136,7 +136,7 @@ def _shared(asked: Iterable[str], predicate: str) -> int:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class FoundEvidence:
     """Facts and passages found for one or several triples.
 
     context: what of them a resolver reads, facts as claims, then passages; empty for nothing.
@@ -207,7 +207,7 @@ class EvidenceGatherer:
         graph: QuestionGraph,
         trace: Trace,
         notes: list[str],
-    ) -> Evidence:
+    ) -> FoundEvidence:
         """What is known about triples that share their unknown.
 
         question: what is asked, to tell apart several things of one name; what it took one for
@@ -227,7 +227,7 @@ class EvidenceGatherer:
         claims = map(claim, triples) if self.settings.knowledge != "text" else ()
         texts = (passage_text(p.title, p.text) for p in passages.values())
         context = [*claims, *(texts if self.settings.knowledge != "graph" else ())]
-        return Evidence(triples, list(passages.values()), context)
+        return FoundEvidence(triples, list(passages.values()), context)
 
     async def _other_titles(
         self, group: Sequence[QueryTriplet], context: str, graph: QuestionGraph, notes: list[str]

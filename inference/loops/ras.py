@@ -9,6 +9,7 @@ from inference.loops.model import GraphReader, search_passages
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage, Retriever
 from models.facts.triple_selection import select_triples
+from models.formats.passages import context_passages
 from models.formats.planning import History, HistoryStep, PlanAction
 from models.formats.records import QuestionRecord
 
@@ -106,14 +107,6 @@ async def extract_step(
     known = [triple for step in trace.steps for triple in step.triples]
     kept = select_triples(subquery, trace.question, triples, max_triples, known)
     return TraceStep(subquery, passages, kept)
-
-
-def context_passages(record: QuestionRecord) -> list[Passage]:
-    """The paragraphs given with a question, as passages with ids of their own."""
-    return [
-        Passage(f"{record.id}/{index}", title, " ".join(s.strip() for s in sentences).strip())
-        for index, (title, sentences) in enumerate(record.context)
-    ]
 
 
 class StaticRasLoop:

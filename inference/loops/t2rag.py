@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from inference.engines.contract import Engine
-from inference.indexes.extraction import passage_key
 from inference.indexes.propositions.index import PropositionIndex, open_index
 from inference.indexes.propositions.parts import PropositionIndexError
 from inference.indexes.propositions.search import Found, PassageSearch, PropositionSearch, Search
@@ -25,6 +24,7 @@ from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
 from models.formats.clues import prompted_answer
 from models.formats.conditions import relation_words
+from models.formats.passages import passage_key
 from models.formats.planning import History, HistoryStep
 from models.formats.query_triplets import (
     ANONYMOUS,

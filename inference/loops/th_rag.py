@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from inference.engines.contract import Constraint
-from inference.indexes.hierarchy.index import Evidence, HierarchyIndex, ScoredQuestion
+from inference.indexes.hierarchy.index import EvidenceSentence, HierarchyIndex, ScoredQuestion
 from inference.indexes.hierarchy.offers import SHORTLIST, Offer, TopicOffers
 from inference.indexes.hierarchy.store import HierarchyError
 from inference.loops.kind import (
@@ -48,7 +48,7 @@ LONG_ANSWER_TOKENS = 100
 
 
 def fit_topic_evidence(
-    evidence: Sequence[Evidence],
+    evidence: Sequence[EvidenceSentence],
     passages: Sequence[Passage],
     budget: int,
     count_tokens: Callable[[str], int],
@@ -75,7 +75,7 @@ def fit_topic_evidence(
     return "\n".join(lines), len(sentences) + len(around) - len(kept)
 
 
-def _sentence_block(item: Evidence) -> str:
+def _sentence_block(item: EvidenceSentence) -> str:
     facts = [QueryTriplet(t.subject, t.predicate, t.object) for t in item.triples]
     lines = [passage_text(item.chunk.title, item.sentence), *map(format_query_triplet, facts)]
     return "\n".join(lines)
@@ -207,7 +207,7 @@ class ThRagLoop:
         longest = sorted(choice.names, key=len)[-choice.most :]
         return 2 * self.steps.engine.count_tokens(format_choice(choice.level, longest)) + 16
 
-    async def _answer_from(self, evidence: Sequence[Evidence], trace: Trace) -> str:
+    async def _answer_from(self, evidence: Sequence[EvidenceSentence], trace: Trace) -> str:
         """The backbone's answer over the primary context and its expansion (Algorithm 2, 13-14)."""
         settings, engine = self.settings, self.steps.engine
         expanded = trace.steps[-1].passages[: settings.passages]

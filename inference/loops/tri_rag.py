@@ -24,7 +24,7 @@ FindSource = Callable[[str], Passage]
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ShownTriplets:
     """The triplets that fit, as they were cut, and what was cut of them.
 
     cut_proofs: proofs shortened or taken out. left_out: triplets that did not fit at all.
@@ -49,7 +49,7 @@ class Evidence:
 
 def fit_evidence(
     triplets: Sequence[ConditionTriplet], budget: int, count_tokens: Callable[[str], int]
-) -> Evidence:
+) -> ShownTriplets:
     """Fit triplets, best first, into a budget of the generator's tokens.
 
     Proofs go first, those of the last triplets before those of the first, and the one at the edge
@@ -62,7 +62,7 @@ def fit_evidence(
 
     kept = list(triplets)
     if not kept or fits(kept):
-        return Evidence(tuple(kept))
+        return ShownTriplets(tuple(kept))
     cut = 0
     for place in reversed(range(len(kept))):
         if kept[place].proof:
@@ -71,13 +71,13 @@ def fit_evidence(
             kept[place] = replace(whole, proof="")
             if fits(kept):
                 kept[place] = _longest_proof(kept, place, whole.proof, fits)
-                return Evidence(tuple(kept), cut)
+                return ShownTriplets(tuple(kept), cut)
     while len(kept) > 1 and not fits(kept):
         kept.pop()
     too_long = not fits(kept)
     if too_long:
         kept = [_shortest_conclusion(kept[0], fits)]
-    return Evidence(tuple(kept), cut, len(triplets) - len(kept), too_long)
+    return ShownTriplets(tuple(kept), cut, len(triplets) - len(kept), too_long)
 
 
 def _longest_proof(

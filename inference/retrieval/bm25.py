@@ -26,13 +26,16 @@ from inference.retrieval.passages import (
 logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
-def tokenize(texts: Sequence[str], progress: bool = False) -> list[list[str]]:
-    """Lower-case words of two letters or more, without stop words, stemmed."""
+def tokenize(texts: Sequence[str], progress: bool = False, stemmed: bool = True) -> list[list[str]]:
+    """Return each text's lower-case words of two letters or more, without stop words, stemmed.
+
+    stemmed: false where the data builders simulate retrieval, whose built files it would change.
+    """
     # A stemmer holds state and searches may run in threads: one a call.
     tokens = bm25s.tokenize(
         list(texts),
         stopwords="en",
-        stemmer=Stemmer.Stemmer("english"),
+        stemmer=Stemmer.Stemmer("english") if stemmed else None,
         return_ids=False,
         show_progress=progress,
     )

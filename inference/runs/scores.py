@@ -14,9 +14,9 @@ from evaluation.significance import (
     scores_by_type,
     type_rows,
 )
-from inference.loops.ras import context_passages
 from inference.loops.trace import Trace
 from inference.retrieval.passages import Passage
+from models.formats.passages import context_passages
 from models.formats.planning import one_line
 from models.formats.records import QuestionRecord
 

@@ -1,152 +1,188 @@
-"""Countries under their common names and demonyms, so that "American" and "US" count as one."""
+"""Countries with their demonyms and other names: as texts write them, and compared as one."""
 
-_NAMES = """
-united states: american, us, u.s., usa, u.s.a., united states of america, america, the united states
-united kingdom: british, uk, u.k., great britain, britain, the united kingdom
-england: english
-scotland: scottish
-wales: welsh
-ireland: irish, republic of ireland
-northern ireland: northern irish
-france: french
-germany: german
-italy: italian
-spain: spanish
-portugal: portuguese
-netherlands: dutch, the netherlands, holland
-belgium: belgian
-luxembourg: luxembourgish, luxembourgian
-switzerland: swiss
-austria: austrian
-poland: polish
-czech republic: czech, czechia
-slovakia: slovak, slovakian
-hungary: hungarian
-romania: romanian
-bulgaria: bulgarian
-greece: greek
-albania: albanian
-serbia: serbian
-croatia: croatian, croat
-slovenia: slovenian, slovene
-bosnia and herzegovina: bosnian
-montenegro: montenegrin
-north macedonia: macedonian, macedonia
-yugoslavia: yugoslav, yugoslavian
-denmark: danish
-norway: norwegian
-sweden: swedish
-finland: finnish
-iceland: icelandic
-estonia: estonian
-latvia: latvian
-lithuania: lithuanian
-russia: russian, russian federation
-soviet union: soviet, ussr, u.s.s.r.
-ukraine: ukrainian
-belarus: belarusian
-moldova: moldovan
-georgia: georgian
-armenia: armenian
-azerbaijan: azerbaijani
-kazakhstan: kazakh, kazakhstani
-uzbekistan: uzbek, uzbekistani
-turkey: turkish, republic of turkey
-cyprus: cypriot
-malta: maltese
-israel: israeli
-palestine: palestinian
-lebanon: lebanese
-syria: syrian
-jordan: jordanian
-iraq: iraqi
-iran: iranian, persian
-saudi arabia: saudi, saudi arabian
-united arab emirates: emirati, uae
-kuwait: kuwaiti
-qatar: qatari
-egypt: egyptian
-libya: libyan
-tunisia: tunisian
-algeria: algerian
-morocco: moroccan
-sudan: sudanese
-ethiopia: ethiopian
-somalia: somali
-kenya: kenyan
-uganda: ugandan
-tanzania: tanzanian
-rwanda: rwandan
-nigeria: nigerian
-ghana: ghanaian
-senegal: senegalese
-mali: malian
-ivory coast: ivorian, côte d'ivoire
-cameroon: cameroonian
-angola: angolan
-mozambique: mozambican
-zambia: zambian
-zimbabwe: zimbabwean
-south africa: south african
-madagascar: malagasy
-india: indian, republic of india, british india
-pakistan: pakistani
-bangladesh: bangladeshi
-sri lanka: sri lankan
-nepal: nepalese, nepali
-afghanistan: afghan
-china: chinese, people's republic of china, prc
-hong kong: hongkonger
-taiwan: taiwanese
-japan: japanese
-south korea: south korean, republic of korea
-north korea: north korean
-mongolia: mongolian
-vietnam: vietnamese
-thailand: thai
-cambodia: cambodian
-laos: laotian
-myanmar: burmese, burma
-malaysia: malaysian
-singapore: singaporean
-indonesia: indonesian
-philippines: filipino, filipina, philippine, the philippines
-australia: australian
-new zealand: new zealander
-canada: canadian
-mexico: mexican
-guatemala: guatemalan
-honduras: honduran
-costa rica: costa rican
-panama: panamanian
-cuba: cuban
-jamaica: jamaican
-haiti: haitian
-dominican republic: dominican
-puerto rico: puerto rican
-trinidad and tobago: trinidadian
-colombia: colombian
-venezuela: venezuelan
-ecuador: ecuadorian
-peru: peruvian
-bolivia: bolivian
-chile: chilean
-argentina: argentine, argentinian
-uruguay: uruguayan
-paraguay: paraguayan
-brazil: brazilian
+import re
+
+# One line a country: its name, the demonyms that encyclopedia leads use for persons, films and
+# songs, and after a semicolon what else means it when answers are compared. Countries with a minus
+# are only compared, never looked for in a text; demonyms with a plus are only looked for.
+_TABLE = """
+Afghanistan: Afghan
+Albania: Albanian
+Algeria: Algerian
+-Angola:; angolan
+Argentina: Argentine, Argentinian, +Argentinean
+Armenia: Armenian
+Australia: Australian
+Austria: Austrian
+Azerbaijan: Azerbaijani
+Bangladesh: Bangladeshi
+Belarus: Belarusian
+Belgium: Belgian
+Bolivia: Bolivian
+Bosnia and Herzegovina: Bosnian
+Botswana: +Botswanan
+Brazil: Brazilian
+Bulgaria: Bulgarian
+Burkina Faso: +Burkinabé
+Cambodia: Cambodian
+Cameroon: Cameroonian
+Canada: Canadian
+Chile: Chilean
+China: Chinese; people's republic of china, prc
+Colombia: Colombian
+Costa Rica: Costa Rican
+Croatia: Croatian; croat
+Cuba: Cuban
+Cyprus: Cypriot
+Czech Republic: Czech; czechia
+Czechoslovakia: +Czechoslovak, +Czechoslovakian
+Denmark: Danish
+Dominican Republic:; dominican
+East Germany: +East German
+Ecuador: Ecuadorian
+Egypt: Egyptian
+England: English
+Estonia: Estonian
+Ethiopia: Ethiopian
+Fiji: +Fijian
+Finland: Finnish
+France: French
+Georgia: Georgian
+Germany: German
+Ghana: Ghanaian
+Greece: Greek
+Guatemala: Guatemalan
+Haiti: Haitian
+-Honduras:; honduran
+Hong Kong:; hongkonger
+Hungary: Hungarian
+Iceland: Icelandic
+India: Indian; republic of india, british india
+Indonesia: Indonesian
+Iran: Iranian; persian
+Iraq: Iraqi
+Ireland: Irish; republic of ireland
+Israel: Israeli
+Italy: Italian
+Ivory Coast: Ivorian; côte d'ivoire
+Jamaica: Jamaican
+Japan: Japanese
+Jordan: Jordanian
+Kazakhstan: Kazakhstani; kazakh
+Kenya: Kenyan
+-Kuwait:; kuwaiti
+Kyrgyzstan: +Kyrgyz
+-Laos:; laotian
+Latvia: Latvian
+Lebanon: Lebanese
+Libya: Libyan
+Lithuania: Lithuanian
+Luxembourg: Luxembourgish; luxembourgian
+Madagascar: Malagasy
+Malaysia: Malaysian
+Mali: Malian
+Malta: Maltese
+Mexico: Mexican
+Moldova: Moldovan
+Mongolia: Mongolian
+Montenegro: Montenegrin
+Morocco: Moroccan
+-Mozambique:; mozambican
+Myanmar: Burmese; burma
+Nepal: Nepalese, Nepali
+Netherlands: Dutch; the netherlands, holland
+New Zealand: New Zealand; new zealander
+Nicaragua: +Nicaraguan
+Nigeria: Nigerian
+North Korea: North Korean
+North Macedonia: Macedonian; macedonia
+-Northern Ireland:; northern irish
+Norway: Norwegian
+Pakistan: Pakistani
+Palestine: Palestinian
+Panama: Panamanian
+Paraguay: Paraguayan
+Peru: Peruvian
+Philippines: Filipino, Philippine; filipina, the philippines
+Poland: Polish
+Portugal: Portuguese
+Puerto Rico: Puerto Rican
+-Qatar:; qatari
+Romania: Romanian
+Russia: Russian; russian federation
+-Rwanda:; rwandan
+Saudi Arabia: Saudi; saudi arabian
+Scotland: Scottish
+Senegal: Senegalese
+Serbia: Serbian
+Singapore: Singaporean
+Slovakia: Slovak; slovakian
+Slovenia: Slovene, Slovenian
+-Somalia:; somali
+South Africa: South African
+South Korea: South Korean; republic of korea
+Soviet Union: Soviet; ussr, u.s.s.r.
+Spain: Spanish
+Sri Lanka: Sri Lankan
+Sudan: Sudanese
+Sweden: Swedish
+Switzerland: Swiss
+Syria: Syrian
+Taiwan: Taiwanese
+Tanzania: Tanzanian
+Thailand: Thai
+-Trinidad and Tobago:; trinidadian
+Tunisia: Tunisian
+Turkey: Turkish; republic of turkey
+Uganda: Ugandan
+Ukraine: Ukrainian
+-United Arab Emirates:; emirati, uae
+United Kingdom: British; uk, u.k., great britain, britain, the united kingdom
+United States: American; us, u.s., usa, u.s.a., united states of america, america, the united states
+Uruguay: Uruguayan
+Uzbekistan: Uzbek; uzbekistani
+Venezuela: Venezuelan
+Vietnam: Vietnamese
+Wales: Welsh
+West Germany: +West German
+Yugoslavia: Yugoslav, Yugoslavian
+Zambia: Zambian
+Zimbabwe: Zimbabwean
 """
+_FURTHER_NAMES = ("United States of America", "USA", "U.S.", "UK")
 
 
-def _build_table() -> dict[str, str]:
+def _looked_for() -> tuple[list[str], list[str]]:
+    """Return the countries and the demonyms that stand in texts."""
+    countries: list[str] = []
+    demonyms: list[str] = []
+    for line in _TABLE.strip().splitlines():
+        country, _, words = line.partition(":")
+        if not country.startswith("-"):
+            countries.append(country)
+            demonyms += filter(None, (w.strip(" +") for w in words.partition(";")[0].split(",")))
+    return [*countries, *_FURTHER_NAMES], demonyms
+
+
+def _compared() -> dict[str, str]:
+    """Return the country of each demonym and further name, all in lower case."""
     table: dict[str, str] = {}
-    for line in _NAMES.strip().splitlines():
-        country, aliases = line.split(":")
-        table |= {alias.strip(): country for alias in aliases.split(",")}
+    for line in _TABLE.lower().strip().splitlines():
+        country, _, words = line.partition(":")
+        names = (word.strip() for word in words.replace(";", ",").split(","))
+        table |= {name: country.lstrip("-") for name in names if name and name[0] != "+"}
     return table
 
 
-_COUNTRY_OF = _build_table()
+def _alternatives(words: list[str]) -> str:
+    """Return a regular expression for any of the words, the longest first."""
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+
+
+_COUNTRY_OF = _compared()
+_COUNTRIES, _DEMONYMS = map(_alternatives, _looked_for())
+COUNTRY_PATTERN = rf"(?:{_COUNTRIES})(?!\w)"
+DEMONYM_PATTERN = rf"(?:{_DEMONYMS})(?!\w)"
 
 
 def canonical_country(text: str) -> str:

@@ -3,9 +3,9 @@
 import re
 from typing import NamedTuple
 
-_MONTHS = ["january", "february", "march", "april", "may", "june"]
-_MONTHS += ["july", "august", "september", "october", "november", "december"]
-_MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, start=1)}
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
+          "October", "November", "December")  # fmt: skip
+_MONTH_NUMBERS = {name.lower(): number for number, name in enumerate(MONTHS, start=1)}
 _MONTH_NUMBERS |= {name[:3]: number for name, number in _MONTH_NUMBERS.items()} | {"sept": 9}
 _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 

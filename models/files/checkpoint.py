@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from common.errors import UserError
-from common.files import atomic_directory, is_disk_full
+from common.files import atomic_directory, file_sha256, is_disk_full
 
 MANIFEST_FILE = "manifest.json"
 PACKAGES = ("torch", "transformers", "peft", "torch-geometric", "safetensors")
@@ -32,7 +32,7 @@ def describe_files(folder: Path) -> dict[str, dict[str, Any]]:
     return {
         path.relative_to(folder).as_posix(): {
             "bytes": path.stat().st_size,
-            "sha256": sha256_of(path),
+            "sha256": file_sha256(path),
         }
         for path in files
     }
@@ -41,12 +41,6 @@ def describe_files(folder: Path) -> dict[str, dict[str, Any]]:
 def package_versions() -> dict[str, str]:
     """Versions of the libraries that decide what weights compute."""
     return {name: importlib.metadata.version(name) for name in PACKAGES}
-
-
-def sha256_of(path: Path) -> str:
-    """A file's sha256 in hexadecimal, read in pieces."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -184,7 +178,7 @@ def verify_component(folder: str | Path) -> None:
     """
     folder = Path(folder)
     for name, entry in _read_json(folder / MANIFEST_FILE)["files"].items():
-        if not (folder / name).is_file() or sha256_of(folder / name) != entry["sha256"]:
+        if not (folder / name).is_file() or file_sha256(folder / name) != entry["sha256"]:
             raise TruncatedCheckpointError(
                 f"{folder / name} is not what was written: its sha256 differs from "
                 f"{MANIFEST_FILE}. Copy the folder again."

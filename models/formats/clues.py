@@ -15,7 +15,7 @@ _RESTORED = re.compile(rf"(?P<name>{_ANY})\\(?P<escape>\\*)(?P<rest>\**\s*:)", r
 _MARK = r"(?:\n\s*[-*•]\s+)?(?<!\w)\**{}\**\s*:\**"
 _SUBJECT, _PREDICATE, _OBJECT = (re.compile(_MARK.format(name), re.IGNORECASE) for name in _NAMES)
 _NEXT = re.compile(r"\n|\s+\**(?:fully\s+resolved|newly\s+searchable)\s+clue", re.IGNORECASE)
-DECOMPOSE_INSTRUCTION = """\
+CLUES_INSTRUCTION = """\
 You are tasked with reasoning about a question and extracting the necessary knowledge triples to \
 answer it.
 
@@ -172,7 +172,7 @@ class ResolutionInput:
 
 def prompted_decomposition(question: str) -> str:
     """The prompt for a question's query triplets, which `parse_query_triplets` reads."""
-    return f"{DECOMPOSE_INSTRUCTION}\n\nQuestion: {one_line(question)}\nReasoning:\n"
+    return f"{CLUES_INSTRUCTION}\n\nQuestion: {one_line(question)}\nReasoning:\n"
 
 
 def prompted_resolution(given: ResolutionInput) -> str:

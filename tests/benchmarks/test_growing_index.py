@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from benchmarks.growing_index import forget, same_index
-from inference.indexes.extraction import TripleCache, passage_key
+from inference.indexes.extraction import TripleCache
 from inference.indexes.propositions.index import PropositionIndex
 from inference.indexes.propositions.parts import Document
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import load_sentence_encoder
+from models.formats.passages import passage_key
 from models.formats.triples import Triple
 
 PASSAGES = [Passage(f"p{n}", f"Film {n}", f"Film {n} is by Ana {n}.") for n in range(4)]

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from inference.indexes.extraction import TripleCache, passage_key
+from inference.indexes.extraction import TripleCache
 from inference.opening.components import Component
 from inference.opening.extractors import extractor_name
 from inference.retrieval.passages import Passage
+from models.formats.passages import passage_key
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from models.formats.triples import Triple
 from tests.benchmarks.commands import last_json, run_benchmark

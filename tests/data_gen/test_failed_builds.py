@@ -112,9 +112,9 @@ def test_a_broken_record_in_the_middle_leaves_nothing_behind(
 KILLED = """
 import os, signal, sys
 from data_gen import build_triples
-from data_gen.builds import shards, triples_files
+from data_gen.builds import build, shards
 killed = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-triples_files.write_card = shards.write_card = killed
+build.write_card = shards.write_card = killed
 build_triples.main(sys.argv[1:])
 """
 

@@ -12,7 +12,6 @@ from data_gen.facts.passage_search import PassageSearch
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.solving_steps import (
     aligned_titles,
-    context_passages,
     decomposition_steps,
     evidence_steps,
     passage_origin,
@@ -23,6 +22,7 @@ from data_gen.samples.labels import ContradictoryLabelsError
 from data_gen.samples.sampling import PlanSampling
 from data_gen.samples.trajectories import OracleOptions, trajectory_samples, with_gold
 from data_gen.sources.splits import split_of
+from models.formats.passages import context_passages
 from models.formats.planning import HistoryStep
 from models.formats.records import DecompositionStep, PassageRecord, QuestionRecord, RasSample
 from models.formats.triples import Triple

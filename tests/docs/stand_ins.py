@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from inference.indexes.extraction import TripleCache, passage_key
+from inference.indexes.extraction import TripleCache
 from inference.opening.components import Component
 from inference.opening.extractors import extractor_name
 from inference.retrieval.passages import Passage
+from models.formats.passages import passage_key
 from models.formats.triples import Triple
 from tests.components import (
     chat_backbone,

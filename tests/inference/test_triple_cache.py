@@ -5,8 +5,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.indexes.extraction import TripleCache, passage_key
+from inference.indexes.extraction import TripleCache
 from inference.retrieval.passages import Passage
+from models.formats.passages import passage_key
 from models.formats.triples import Triple
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

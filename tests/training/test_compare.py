@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from models.files.checkpoint import sha256_of
+from common.files import file_sha256
 from tests.training.conftest import Settings
 from tests.training.runs import train
 from training import compare
@@ -30,7 +30,7 @@ def test_two_runs_are_recorded_and_compared(
     train(settings(f"output_dir={second}", "train.max_steps=3", "train.learning_rate=0.01"))
     begun, resumed = read_starts(first)
     assert (begun["resumed_from"], resumed["resumed_from"]) == (None, "checkpoint-2")
-    assert resumed["data"]["train"]["sha256"] == sha256_of(triples_file)
+    assert resumed["data"]["train"]["sha256"] == file_sha256(triples_file)
     assert resumed["data"]["dev"] is None and resumed["settings"]["train"]["seed"] == 0
     assert {"python", "torch", "accelerate"} <= resumed["versions"].keys()
     assert resumed["processes"]["number"] == 1 and resumed["hardware"]["cpus"] >= 1

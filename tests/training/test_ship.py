@@ -8,12 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from common.files import file_sha256
 from models.condition_extractor import (
     ConditionExtractor,
     ConditionExtractorConfig,
     build_condition_extractor,
 )
-from models.files.checkpoint import CheckpointError, sha256_of, verify_component
+from models.files.checkpoint import CheckpointError, verify_component
 from models.parts.deep_prompt import DeepPrompt
 from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
 from tests.processes import fresh, run
@@ -115,7 +116,7 @@ def test_an_older_manifest_is_completed_out_of_its_sources(tmp_path: Path) -> No
     records = tmp_path / "train.jsonl"
     records.write_text("".join(json.dumps(line) + "\n" for line in [*lines, lines[0]]))
     mixed = {"name": "contract", "file": "train.jsonl", "licence": "see the source's records"}
-    sources = [SOURCE, {**mixed, "sha256": sha256_of(records), "records": 2}]
+    sources = [SOURCE, {**mixed, "sha256": file_sha256(records), "records": 2}]
     manifest = {"data": {"sources": sources, "seed": 3}, "files": {"x": {"bytes": 1}}}
     made = completed(manifest, {}, records, ["a"])
     assert made["files"] == manifest["files"] and made["data"]["seed"] == 3

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from common.files import AppendLog, atomic_write
-from models.files.checkpoint import METRICS_FILE, package_versions, sha256_of
+from common.files import AppendLog, atomic_write, file_sha256
+from models.files.checkpoint import METRICS_FILE, package_versions
 from training.recipe.errors import RunFolderError
 from training.saving.checkpoints import checkpoint_step, checkpoints
 
@@ -125,7 +125,7 @@ def describe_data(path: str) -> dict[str, Any] | None:
     """Bytes and sha256 of a data file; None where there is none."""
     if not path:
         return None
-    return {"path": path, "bytes": Path(path).stat().st_size, "sha256": sha256_of(Path(path))}
+    return {"path": path, "bytes": Path(path).stat().st_size, "sha256": file_sha256(Path(path))}
 
 
 def versions() -> dict[str, str]:

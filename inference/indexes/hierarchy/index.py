@@ -21,7 +21,7 @@ _RANKED = 1000
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceSentence:
     """A sentence, the chunk that it stands in, the facts on its edges, and its score."""
 
     sentence: str
@@ -168,7 +168,7 @@ class HierarchyIndex:
         most: int,
         link_weight: float = 0.0,
         name_weight: float = 0.0,
-    ) -> list[Evidence]:
+    ) -> list[EvidenceSentence]:
         """The best sentences of those under the subtopics (Algorithm 2, lines 10 to 13).
 
         subtopics: None for all sentences, which is Table 7's "w/o Traversal". link_weight: see
@@ -204,8 +204,8 @@ class HierarchyIndex:
         pairs = np.unique(np.stack([ends, np.tile(graph.sentence, 2)], axis=1), axis=0)
         return pairs, np.searchsorted(pairs[:, 0], np.arange(len(graph.entities) + 1))
 
-    def _evidence(self, row: int, score: float) -> Evidence:
+    def _evidence(self, row: int, score: float) -> EvidenceSentence:
         text, chunk = self.sentences[row]
         facts = (self.graph.facts[fact] for fact in self.facts_of[row])
         triples = tuple(Triple(fact.subject, fact.predicate, fact.object) for fact in facts)
-        return Evidence(text, chunk, triples, score)
+        return EvidenceSentence(text, chunk, triples, score)

@@ -1,0 +1,215 @@
+"""The course of every build: records, samples, splits and card, of one reading or of merged shards.
+
+A kind of build (`Build`) says what is its own: its options, how its sources are read, how samples
+are chosen of what was read, their figures and what its card tells. `run_build` is the command.
+"""
+
+import argparse
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from tqdm import tqdm
+
+from common.commands import command_parser, log_warnings
+from common.shards import WHOLE, Shard
+from common.tables import report
+from data_gen.builds.cards import token_counter, write_card
+from data_gen.builds.shards import (
+    DealtReading,
+    Reading,
+    add_shard_option,
+    report_shard,
+    write_shard,
+)
+from data_gen.builds.write_splits import Sample, write_splits
+from data_gen.sources.arguments import add_common_options, parse_options
+from data_gen.streaming.counts import CountTokens
+from data_gen.streaming.files import FirstFew, Spooled, observed, output
+
+ItemT = TypeVar("ItemT", bound=Spooled)
+SampleT_co = TypeVar("SampleT_co", covariant=True)
+SeenT = TypeVar("SeenT", contravariant=True)
+
+
+class Samples(Protocol[SampleT_co]):
+    """Samples that are counted and can be read."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[SampleT_co]: ...
+
+
+class Figures(Protocol[SeenT]):
+    """Counts samples as they pass."""
+
+    def add(self, sample: SeenT, /) -> None:
+        """Count one sample."""
+        ...
+
+    def figures(self) -> dict[str, Any]:
+        """Return what was counted."""
+        ...
+
+
+class Build(ABC, Generic[ItemT, Sample]):
+    """One build, with its options and a folder to work in.
+
+    name: of the command, as shards' cards have it. title: of the card. nothing: what is wrong where
+    there are no samples; both may name options in braces. item_type: what is read and dealt to
+    shards, where there are `shards`. shown: the card's keys that --json prints. columns: of the
+    printed table. keep_together: samples of one split key follow each other in their file.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    nothing: ClassVar[str]
+    item_type: type[ItemT]
+    shown: ClassVar[tuple[str, ...]]
+    columns: ClassVar[tuple[str, ...]]
+    shards: ClassVar[bool] = True
+    keep_together: ClassVar[bool] = False
+
+    def __init__(self, options: argparse.Namespace, work: Path) -> None:
+        self.options, self.work = options, work
+
+    @classmethod
+    @abstractmethod
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options that only this kind has."""
+
+    @classmethod
+    def check_options(cls, parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+        """End with an error where options contradict each other."""
+
+    @abstractmethod
+    def reading(self, shard: Shard) -> DealtReading[ItemT]:
+        """Return the first half: a reading of the sources, of which the shard's own comes."""
+
+    @abstractmethod
+    def samples(self, items: Iterable[ItemT]) -> Samples[Sample]:
+        """Return the second half: the samples of what was read, in the order of the build."""
+
+    @abstractmethod
+    def figures(self, count_tokens: CountTokens) -> Figures[Sample]:
+        """Return what counts the samples."""
+
+    @abstractmethod
+    def split_key(self, sample: Sample) -> str:
+        """Return what samples of one split share."""
+
+    @abstractmethod
+    def card(self, figures: dict[str, Any], read: Reading[ItemT]) -> dict[str, Any]:
+        """Return what the card tells between the splits and the samples to read."""
+
+    @abstractmethod
+    def rows(self, card: Mapping[str, Any]) -> list[list[Any]]:
+        """Return the rows of the printed table."""
+
+    def heading(self) -> dict[str, Any]:
+        """Return what stands at the head of the card."""
+        return {"title": self.title.format(**vars(self.options))}
+
+    def chosen(self, *names: str) -> dict[str, Any]:
+        """Return some of the options, as a card has them."""
+        given = ((name, getattr(self.options, name)) for name in names)
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in given}
+
+    def examples(self, count: int) -> FirstFew[Sample]:
+        """Return what picks the samples to read among `count`: the first five."""
+        return FirstFew(5)
+
+    def see(self, sample: Sample) -> None:
+        """See each sample as it is written."""
+
+    def finish(self, read: Reading[ItemT], folder: Path) -> dict[str, Any]:
+        """Write the splits and the card to `folder`; returns the card.
+
+        Samples pass through files in `work`: memory does not grow with them but for a few bytes
+        each. Raises SystemExit when there are none.
+        """
+        samples = self.samples(read.items())
+        if not len(samples):
+            raise SystemExit(f"no samples: {self.nothing.format(**vars(self.options))}")
+        examples = self.examples(len(samples))
+        splits, figures, unit = write_samples(
+            folder,
+            tqdm(samples, desc="writing", unit="sample"),
+            self.figures,
+            self.split_key,
+            self.options,
+            self.see,
+            examples.add,
+            keep_together=self.keep_together,
+        )
+        card = {
+            **self.heading(),
+            "splits": splits,
+            "counted_in": unit,
+            **self.card(figures, read),
+            "samples_to_read": [sample.to_json() for sample in examples.items],
+        }
+        write_card(folder, card)
+        return card
+
+    def report(self, card: Mapping[str, Any]) -> None:
+        """Print what was made."""
+        shown = {key: card[key] for key in self.shown}
+        report(card["title"], self.columns, self.rows(card), self.options, shown)
+
+
+def write_samples(
+    folder: Path,
+    samples: Iterable[Sample],
+    figures: Callable[[CountTokens], Figures[Sample]],
+    split_key: Callable[[Sample], str],
+    options: argparse.Namespace,
+    *observers: Callable[[Sample], None],
+    keep_together: bool = False,
+) -> tuple[dict[str, int], dict[str, Any], str]:
+    """Write samples to the files of their splits, counted and shown to `observers` on the way.
+
+    Returns how many each split has, the figures, and what their token counts count.
+    """
+    count_tokens, unit = token_counter(options.tokenizer)
+    counted = figures(count_tokens)
+    seen = observed(samples, counted.add, *observers)
+    splits = write_splits(
+        folder, seen, split_key, options.seed, options.fractions, keep_together=keep_together
+    )
+    return splits, counted.figures(), unit
+
+
+def parse_build(
+    kind: type[Build[Any, Any]], description: str | None, arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """Read the command line of a build."""
+    parser = command_parser(description)
+    kind.add_options(parser)
+    add_common_options(parser)
+    if kind.shards:
+        add_shard_option(parser)
+    options = parse_options(parser, arguments)
+    kind.check_options(parser, options)
+    return options
+
+
+def run_build(
+    kind: type[Build[Any, Any]], description: str | None, arguments: Sequence[str] | None
+) -> None:
+    """Run the command of a build: the whole of it, or with --shard a part."""
+    options = parse_build(kind, description, arguments)
+    log_warnings(options)
+    shard = getattr(options, "shard", None)
+    with output(options.out) as (folder, work):
+        build = kind(options, work)
+        read = build.reading(shard or WHOLE)
+        if shard:
+            card = write_shard(folder, kind.name, options, read)
+        else:
+            card = build.finish(read, folder)
+    if shard:
+        report_shard(card, options)
+    else:
+        build.report(card)
