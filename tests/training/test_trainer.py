@@ -176,7 +176,7 @@ def test_full_disk_keeps_the_earlier_checkpoint(
             raise OSError(errno.ENOSPC, "No space left on device")
         write(state, groups, folder)
 
-    monkeypatch.setattr("training.saving.checkpoints.write_optimizer", full_at_second)
+    monkeypatch.setattr("training.saving.manager.write_optimizer", full_at_second)
     with pytest.raises(CheckpointWriteError, match=r"checkpoint-4: .* the disk is full"):
         train(settings)
     folders = {path.name for path in Path(settings.output_dir).iterdir()}

@@ -48,7 +48,7 @@ from training.run.report import (
     print_sample,
 )
 from training.run.run_folder import History, claimed, record_start
-from training.saving.checkpoints import TRAINING_STATE, check_room, install_component
+from training.saving.checkpoints import TRAINING_STATE, check_room
 
 logger = logging.getLogger(__name__)
 
@@ -167,10 +167,10 @@ def run_training(prepared: Prepared, args: Any, stop: StopRequest | None = None)
         figures.update(stopping.restore())
     recorded = {"settings": plain_settings(prepared.settings)}
     # Before validation, which takes minutes and must not be able to lose the training.
-    install_component(trainer, {**figures, **recorded})
+    trainer.checkpoints.install(trainer.component, {**figures, **recorded})
     with stop.interrupting():
         metrics = {**figures, **trainer.evaluate()}
-    install_component(trainer, {**metrics, **recorded})
+    trainer.checkpoints.install(trainer.component, {**metrics, **recorded})
     if args.should_save:
         print_metrics(metrics)
     trainer.accelerator.wait_for_everyone()
