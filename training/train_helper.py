@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from models.formats.records import HelperTask, InstructionSample
 from models.helper import InstructionTuned, InstructionTunedConfig, build_instruction_tuned
-from training.recipe.recipe import Recipe, component_config
+from training.recipe.recipe import Recipe, shared_values
 from training.recipe.settings import ConfigError, T2TSettings
 from training.run.prepare import prepare as prepare_recipe
 from training.run.runner import run_command
@@ -38,7 +38,9 @@ class HelperRecipe(Recipe[T2TSettings, InstructionSample]):
             ConfigError: samples of several tasks.
         """
         task = only_task(records) if records else ANY_TASK
-        return component_config(InstructionTunedConfig, settings.model, task=task)
+        return InstructionTunedConfig(
+            **shared_values(InstructionTunedConfig, settings.model), task=task
+        )
 
     def untrained(
         self,

@@ -16,7 +16,7 @@ from models.text_to_triples import (
     build_text_to_triples,
 )
 from training.fit.sketch import backbone_config
-from training.recipe.recipe import Recipe, component_config
+from training.recipe.recipe import Recipe, shared_values
 from training.recipe.settings import T2TSettings
 from training.run.prepare import prepare as prepare_recipe
 from training.run.runner import run_command
@@ -36,7 +36,7 @@ class T2TRecipe(Recipe[T2TSettings, TriplesSample]):
         self, settings: T2TSettings, records: Sequence[TriplesSample]
     ) -> TextToTriplesConfig:
         """Return the recipe's model in the words of models/."""
-        return component_config(TextToTriplesConfig, settings.model)
+        return TextToTriplesConfig(**shared_values(TextToTriplesConfig, settings.model))
 
     def processor(
         self,

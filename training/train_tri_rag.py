@@ -24,7 +24,7 @@ from models.parts.deep_prompt import (
     initialise_from_vocabulary,
 )
 from models.processors.passages import ConditionedPassage, by_passage
-from training.recipe.recipe import Recipe, component_config
+from training.recipe.recipe import Recipe, shared_values
 from training.recipe.samples import choose, read_samples
 from training.recipe.settings import ConfigError, Initialisation, TriRagSettings
 from training.run.prepare import prepare as prepare_recipe
@@ -72,12 +72,10 @@ class TriRagRecipe(Recipe[TriRagSettings, ConditionedPassage]):
             ConfigError: layers that are neither a word nor indices.
         """
         prompt = settings.prompt
-        return component_config(
-            ConditionExtractorConfig,
-            settings.model,
-            adaptation=prompt.adaptation.value,
+        return ConditionExtractorConfig(
+            **shared_values(ConditionExtractorConfig, settings.model, prompt),
             num_prompt_tokens=prompt.num_tokens,
-            prompt_layers=_layers(prompt.layers),
+            prompt_layers=prompt.layer_choice(),
         )
 
     def untrained(
@@ -107,17 +105,6 @@ def _initialise(prompt: DeepPrompt, backbone: PreTrainedModel, settings: TriRagS
         tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
         text = settings.prompt.instruction or CONDITIONS_FEW_SHOT_INSTRUCTION
         initialise_from_text(prompt, backbone, tokenizer, text)
-
-
-def _layers(text: str) -> list[int] | str:
-    if text.isalpha():
-        return text
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(
-            f"prompt.layers={text!r}: write all, even, odd, last, or indices such as 0,5,-1"
-        ) from None
 
 
 RECIPE = TriRagRecipe()

@@ -8,6 +8,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -31,7 +32,6 @@ from training.recipe.settings import ModelSettings, T2TSettings
 
 logger = logging.getLogger(__name__)
 SettingsT = TypeVar("SettingsT", bound=T2TSettings)
-ConfigT = TypeVar("ConfigT")
 Score = Callable[[Sequence[str], Sequence[SourceT]], dict[str, float]]
 
 
@@ -165,26 +165,23 @@ def encode_data(
     return EncodedData(config, tokenizer, train, dev if dev_kept else None, features)
 
 
-def component_config(config_type: type[ConfigT], model: ModelSettings, **own: Any) -> ConfigT:
-    """Return a component's settings with the backbone, adapter and limits of a recipe's `model`.
+def shared_values(config_type: type[Any], *groups: Any) -> dict[str, Any]:
+    """Return what groups of a recipe say of a component's settings, by the settings' names.
 
-    Args:
-        own: the settings that only this component has.
+    The keys of `model` have names of their own there for the revision, the adapter and the limits.
     """
-    shared = {
-        "backbone": model.backbone,
-        "backbone_revision": model.revision,
-        "lora_rank": model.lora.rank,
-        "lora_alpha": model.lora.alpha,
-        "lora_dropout": model.lora.dropout,
-        "lora_targets": _lora_targets(model.lora.targets),
-        "max_input_tokens": model.max_input_tokens,
-        "max_output_tokens": model.max_output_tokens,
-        "max_source_tokens": model.max_input_tokens,
-        "max_target_tokens": model.max_output_tokens,
-    }
-    known = {item.name for item in fields(config_type)}  # type: ignore[arg-type]
-    return config_type(**{key: shared[key] for key in shared.keys() & known}, **own)
+    said: dict[str, Any] = {}
+    for group in groups:
+        said |= vars(group)
+        if isinstance(group, ModelSettings):
+            said |= {f"lora_{key}": value for key, value in vars(group.lora).items()}
+            said["lora_targets"] = _lora_targets(group.lora.targets)
+            said["backbone_revision"] = group.revision
+            said["max_source_tokens"] = group.max_input_tokens
+            said["max_target_tokens"] = group.max_output_tokens
+    names = {item.name for item in fields(config_type)}
+    plain = {key: value.value if isinstance(value, Enum) else value for key, value in said.items()}
+    return {key: value for key, value in plain.items() if key in names}
 
 
 def _lora_targets(names: list[str]) -> list[str] | str:

@@ -15,12 +15,10 @@ import torch
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from models.files.text_table import TextTable
 from models.formats.records import Record, RecordError, read_records
-from models.parts.graph import EncodedGraphs, GraphBatch, collate_graphs, encode_subgraphs
+from models.parts.graph import EncodedGraphs, GraphBatch, collate_graphs
 from models.parts.loss import IGNORE_INDEX
 from models.processors.passages import LabelCutError
-from models.processors.ras import EncodedSample
 from training.recipe.errors import CutLabelsError, EmptyDataError
 
 FILLING_ID = "(filling)"
@@ -167,24 +165,6 @@ def passage_samples(encoded: Sequence[Mapping[str, Any]]) -> list[TrainingSample
             label_ids=(
                 np.asarray(item["label_ids"], dtype=np.int32) if "label_ids" in item else None
             ),
-        )
-        for item in encoded
-    ]
-
-
-def graph_samples(
-    encoded: Sequence[EncodedSample], table: TextTable | None
-) -> list[TrainingSample]:
-    """Return what a `RasProcessor` made of records as arrays; graphs as rows of a table of texts.
-
-    table: None leaves the graphs out.
-    """
-    return [
-        TrainingSample(
-            sample_id=item.sample_id,
-            input_ids=np.asarray(item.input_ids, dtype=np.int32),
-            labels_start=item.labels_start,
-            graphs=encode_subgraphs(item.subgraphs, table.rows) if table is not None else None,
         )
         for item in encoded
     ]
