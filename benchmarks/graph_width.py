@@ -29,9 +29,9 @@ from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.parts.graph import graph_texts
 from models.parts.graph_encoder import GraphEncoderConfig
 from training.loop.sampler import LengthGroupedSampler
+from training.recipe.graph_samples import graph_samples
 from training.recipe.samples import Collator, TrainingSample, choose
 from training.run.validation import validation_loss
-from training.train_ras import to_samples
 
 HEADS = 4
 
@@ -75,7 +75,7 @@ def load_data(arguments: argparse.Namespace, config: GraphLLMConfig, folder: Pat
     encoder = load_sentence_encoder(config.encoder)
     texts = graph_texts(graph for part in parts for item in part for graph in item.subgraphs)
     table = TextTable.build(folder / "text_features", texts, encoder)
-    train, dev = (to_samples(part, table) for part in parts)
+    train, dev = (graph_samples(part, table) for part in parts)
     return Data(train, dev, table, int(tokenizer.pad_token_id))
 
 

@@ -17,7 +17,8 @@ from training import train_helper, train_ras, train_t2t, train_tri_rag
 from training.fit.command import OPEN_KEYS
 from training.fit.fit import GIB, RESERVE_BYTES, Fit, Speed, fit
 from training.fit.memory import Launch
-from training.fit.sketch import Outline, Sketch, recipe_lengths, sketch
+from training.fit.sketch import Sketch, recipe_lengths, sketch
+from training.recipe.recipe import Recipe
 from training.recipe.settings import (
     ConfigError,
     RasSettings,
@@ -28,11 +29,11 @@ from training.recipe.settings import (
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 # By how a recipe's name begins.
-KINDS: dict[str, tuple[type[T2TSettings], Outline]] = {
-    "t2t": (T2TSettings, train_t2t.OUTLINE),
-    "tri_rag": (TriRagSettings, train_tri_rag.OUTLINE),
-    "ras": (RasSettings, train_ras.OUTLINE),
-    "helper": (T2TSettings, train_helper.OUTLINE),
+KINDS: dict[str, tuple[type[T2TSettings], Recipe[Any, Any]]] = {
+    "t2t": (T2TSettings, train_t2t.RECIPE),
+    "tri_rag": (TriRagSettings, train_tri_rag.RECIPE),
+    "ras": (RasSettings, train_ras.RECIPE),
+    "helper": (T2TSettings, train_helper.RECIPE),
 }
 CARDS, PROCESSES = (24, 48, 80), (2, 4, 8)
 NAMES = {
@@ -83,9 +84,9 @@ def sketch_recipe(name: str) -> Sketch:
     Raises:
         ConfigError: it cannot be used.
     """
-    settings_type, outline = next(kind for key, kind in KINDS.items() if name.startswith(key))
+    settings_type, recipe = next(kind for key, kind in KINDS.items() if name.startswith(key))
     settings = load_config(settings_type, CONFIGS / f"{name}.yaml", (), OPEN_KEYS)
-    return sketch(settings, outline, recipe_lengths(settings))
+    return sketch(settings, recipe, recipe_lengths(settings))
 
 
 def fits_of(drawn: Sketch, launch: Launch) -> list[Fit]:

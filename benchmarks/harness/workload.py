@@ -21,8 +21,8 @@ from models.parts.graph import graph_texts
 from models.parts.graph_encoder import GraphEncoderConfig
 from models.processors.ras import EncodedSample, RasProcessor
 from training.loop.sampler import LengthGroupedSampler
+from training.recipe.graph_samples import graph_samples
 from training.recipe.samples import TrainingSample
-from training.train_ras import to_samples
 
 # Fewer triples a round than the loop keeps at most, more than it keeps at least.
 TRIPLES_A_STEP = (4, 10)
@@ -180,7 +180,7 @@ def read_workload(folder: Path, settings: StepSettings) -> Workload:
         prompts=[processor.encode_prompt(r.task, r.prompt_history).text for r in records],
         labels=[record.label for record in records],
         encoded=encoded,
-        samples=to_samples(encoded, table),
+        samples=graph_samples(encoded, table),
         table=table,
     )
 

@@ -24,7 +24,8 @@ from training.loop.schedule import Clock
 from training.recipe.agreement import leave_processes_in_order, together
 from training.recipe.settings import RasSettings, T2TSettings, TriRagSettings, load_config
 from training.run.arguments import check_launch, training_arguments
-from training.run.runner import Recipe, trainer_of
+from training.run.prepare import Prepared
+from training.run.runner import trainer_of
 
 SETTINGS: dict[str, type[T2TSettings]] = {
     "t2t": T2TSettings,
@@ -72,13 +73,13 @@ def measure(config: Path, overrides: list[str]) -> dict[str, Any] | None:
     args.save_strategy = "no"
     prepare = importlib.import_module(f"training.train_{component}").prepare
 
-    def start() -> Recipe:
+    def start() -> Prepared:
         torch.manual_seed(settings.train.seed)
-        recipe: Recipe = prepare(settings)
-        return recipe
+        prepared: Prepared = prepare(settings)
+        return prepared
 
-    recipe = together(start)
-    trainer = trainer_of(replace(recipe, validate=None), args, Clock(0.0))
+    prepared = together(start)
+    trainer = trainer_of(replace(prepared, validate=None), args, Clock(0.0))
     check_launch(args, trainer.accelerator.distributed_type, settings.train.num_processes)
     # Preparing FSDP on CPUs makes accelerate forget its kind.
     kind = trainer.accelerator.distributed_type.value

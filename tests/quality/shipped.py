@@ -40,8 +40,7 @@ from models.formats.records import (
     read_records,
 )
 from models.formats.triples import format_triples, parse_triples
-from training.run.validation_helper import score_helper
-from training.run.validation_ras import score_ras
+from training.run.scores import score_helper, score_ras
 
 RECORDS = Path(__file__).parent / "records"
 # Without choose_topics, see README.md.

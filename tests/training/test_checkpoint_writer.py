@@ -160,7 +160,7 @@ def slow_write(monkeypatch: pytest.MonkeyPatch, until: Callable[[], Any]) -> Non
             until()
         write(*arguments)
 
-    monkeypatch.setattr("training.saving.checkpoints.write_optimizer", late)
+    monkeypatch.setattr("training.saving.manager.write_optimizer", late)
 
 
 def test_steps_go_on_while_a_checkpoint_is_written_and_do_not_reach_into_it(

@@ -84,7 +84,7 @@ def test_a_second_signal_does_a_checkpoint_no_harm(
         write(*arguments)
         kill(signal.SIGUSR1)
 
-    monkeypatch.setattr("training.saving.checkpoints.write_optimizer", interrupted)
+    monkeypatch.setattr("training.saving.manager.write_optimizer", interrupted)
     with listening("USR1") as stop, pytest.raises(StoppedBySignal, match="SIGTERM after step 2"):
         signals_after(1, monkeypatch, lambda: kill(signal.SIGTERM))
         train(settings("train.max_steps=3"), stop)

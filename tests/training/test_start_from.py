@@ -9,24 +9,25 @@ from models.files.checkpoint import CheckpointError
 from training import train_ras, train_t2t
 from training.recipe.settings import ConfigError, RasSettings, T2TSettings, load_config
 from training.run.arguments import training_arguments
-from training.run.runner import Recipe, run_training
+from training.run.prepare import Prepared
+from training.run.runner import run_training
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
-def t2t(data: Path, backbone: Path, *overrides: str) -> Recipe:
+def t2t(data: Path, backbone: Path, *overrides: str) -> Prepared:
     fixed = [f"data.train={data}", f"model.backbone={backbone}", "output_dir=unused"]
     config = CONFIGS / "t2t_tiny.yaml"
     return train_t2t.prepare(load_config(T2TSettings, config, [*fixed, *overrides]))
 
 
-def ras(data: Path, backbone: Path, out: Path, *overrides: str) -> Recipe:
+def ras(data: Path, backbone: Path, out: Path, *overrides: str) -> Prepared:
     fixed = [f"data.train={data}", f"model.backbone={backbone}", f"output_dir={out}"]
     config = CONFIGS / "ras_tiny.yaml"
     return train_ras.prepare(load_config(RasSettings, config, [*fixed, *overrides]))
 
 
-def changed_component(recipe: Recipe, folder: Path) -> dict[str, torch.Tensor]:
+def changed_component(recipe: Prepared, folder: Path) -> dict[str, torch.Tensor]:
     """Save the recipe's module with weights of its own; returns what trains in it."""
     trainable = {k: p for k, p in recipe.module.named_parameters() if p.requires_grad}
     with torch.no_grad():
@@ -36,7 +37,7 @@ def changed_component(recipe: Recipe, folder: Path) -> dict[str, torch.Tensor]:
     return {name: parameter.detach().clone() for name, parameter in trainable.items()}
 
 
-def assert_starts_with(recipe: Recipe, weights: dict[str, torch.Tensor]) -> None:
+def assert_starts_with(recipe: Prepared, weights: dict[str, torch.Tensor]) -> None:
     started = {k: p for k, p in recipe.module.named_parameters() if p.requires_grad}
     assert started.keys() == weights.keys()
     for name, parameter in started.items():

@@ -9,12 +9,12 @@ from models.formats.records import HelperTask, InstructionSample, write_records
 from models.helper import InstructionTuned
 from tests.training.conftest import ROOT
 from training.recipe.settings import ConfigError, T2TSettings, load_config
-from training.run.runner import Recipe
-from training.run.validation_helper import score_helper
+from training.run.prepare import Prepared
+from training.run.scores import score_helper
 from training.train_helper import prepare
 
 
-def recipe(data: Path, backbone: Path, out: Path, *changes: str) -> Recipe:
+def recipe(data: Path, backbone: Path, out: Path, *changes: str) -> Prepared:
     overrides = [f"data.train={data}", f"model.backbone={backbone}", f"output_dir={out}", *changes]
     config = ROOT / "configs" / "helper_tiny.yaml"
     return prepare(load_config(T2TSettings, config, overrides))

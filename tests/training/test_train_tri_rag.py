@@ -9,11 +9,11 @@ from models.parts.deep_prompt import DeepPrompt
 from tests.training.conftest import ROOT
 from training.recipe.settings import ConfigError, TriRagSettings, load_config
 from training.run.arguments import training_arguments
-from training.run.runner import Recipe
+from training.run.prepare import Prepared
 from training.train_tri_rag import prepare
 
 
-def recipe(conditions: Path, backbone: Path, out: Path, *changes: str) -> Recipe:
+def recipe(conditions: Path, backbone: Path, out: Path, *changes: str) -> Prepared:
     overrides = [
         *(f"data.train={conditions}", f"data.dev={conditions}", f"model.backbone={backbone}"),
         *(f"output_dir={out}", *changes),

@@ -15,7 +15,8 @@ from training.recipe.errors import CutLabelsError, NonFiniteLossError
 from training.recipe.samples import SampleSet
 from training.recipe.settings import RasSettings, T2TSettings, load_config
 from training.run.arguments import training_arguments
-from training.run.runner import Recipe, run_training
+from training.run.prepare import Prepared
+from training.run.runner import run_training
 from training.saving import state as training_state
 from training.train_ras import prepare as prepare_ras
 from training.train_t2t import prepare as prepare_t2t
@@ -34,7 +35,7 @@ def t2t(triples_file: Path, backbone: Path, tmp_path: Path) -> Callable[..., T2T
     return settings
 
 
-def train(settings: T2TSettings) -> tuple[Recipe, dict[str, Any]]:
+def train(settings: T2TSettings) -> tuple[Prepared, dict[str, Any]]:
     args = training_arguments(settings)
     torch.manual_seed(settings.train.seed)
     recipe = prepare_t2t(settings)
@@ -46,7 +47,7 @@ class Stop(Exception):
 
 
 def first_gradient(
-    settings: T2TSettings, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    settings: T2TSettings, recipe: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients that the first optimizer step would see, before clipping."""
     seen: dict[str, Any] = {}
@@ -135,7 +136,7 @@ def test_not_finite_stops_before_the_optimizer_and_names_samples(
         torch.testing.assert_close(parameter.detach(), before[name])
 
 
-def poison(recipe: Recipe, sample_id: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def poison(recipe: Prepared, sample_id: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the loss, or only its gradient, not finite on one sample."""
     length = next(s.length for s in recipe.train.samples if s.sample_id == sample_id)
     forward = type(recipe.module).forward
@@ -175,7 +176,7 @@ def test_full_disk_keeps_the_earlier_checkpoint(
             raise OSError(errno.ENOSPC, "No space left on device")
         write(state, groups, folder)
 
-    monkeypatch.setattr("training.saving.checkpoints.write_optimizer", full_at_second)
+    monkeypatch.setattr("training.saving.manager.write_optimizer", full_at_second)
     with pytest.raises(CheckpointWriteError, match=r"checkpoint-4: .* the disk is full"):
         train(settings)
     folders = {path.name for path in Path(settings.output_dir).iterdir()}

@@ -7,8 +7,10 @@ from typing import Any
 from common.tables import emit_json, print_table
 from training.fit.fit import DEVICE_TFLOPS, GIB, MFU, Fit, Speed, device_memory, fit
 from training.fit.memory import Launch
-from training.fit.sketch import Lengths, Outline, Sketch, data_lengths, recipe_lengths, sketch
-from training.recipe.settings import ConfigError, T2TSettings, load_config
+from training.fit.sketch import Lengths, Sketch, data_lengths, recipe_lengths, sketch
+from training.recipe.recipe import Recipe, SettingsT, encode_data
+from training.recipe.samples import SourceT
+from training.recipe.settings import ConfigError, load_config
 
 logger = logging.getLogger(__name__)
 # Keys that a recipe may leave open where nothing is trained.
@@ -37,16 +39,14 @@ def add_fit_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def estimate(
-    arguments: argparse.Namespace, settings_type: type[T2TSettings], outline: Outline
-) -> None:
+def estimate(arguments: argparse.Namespace, recipe: Recipe[SettingsT, SourceT]) -> None:
     """Print the estimate for a training script's command line.
 
     Raises:
         ConfigError: the recipe cannot be used, its backbone's configuration is not here, or the
             options do not fit together.
     """
-    settings = load_config(settings_type, arguments.config, arguments.overrides, OPEN_KEYS)
+    settings = load_config(recipe.settings_type, arguments.config, arguments.overrides, OPEN_KEYS)
     processes = arguments.processes or settings.train.num_processes or 1
     launch = Launch(arguments.launch or ("one" if processes == 1 else "ddp"))
     found, device = device_memory()
@@ -54,7 +54,7 @@ def estimate(
         found, device = int(arguments.device_memory * GIB), "given"
     if min(processes, arguments.mfu, arguments.device_tflops, found) <= 0:
         raise ConfigError("--processes, --mfu, --device-tflops and --device-memory: above 0")
-    drawn = sketch(settings, outline, _lengths(settings, outline, arguments.samples))
+    drawn = sketch(settings, recipe, _lengths(settings, recipe, arguments.samples))
     speed = Speed(arguments.device_tflops, arguments.mfu)
     try:
         result = fit(drawn, launch, processes, found, speed)
@@ -65,11 +65,13 @@ def estimate(
         emit_json(as_json(drawn, result, speed, device))
 
 
-def _lengths(settings: T2TSettings, outline: Outline, samples: int | None) -> Lengths:
+def _lengths(
+    settings: SettingsT, recipe: Recipe[SettingsT, SourceT], samples: int | None
+) -> Lengths:
     if not settings.data.train:
         return recipe_lengths(settings, samples)
     try:
-        return data_lengths(outline.samples(settings))
+        return data_lengths(encode_data(recipe, settings, lengths_only=True).train)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -1,7 +1,6 @@
 """A recipe without weights: its parameters, and what one of its micro-batches takes."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from models.parts.graph import GraphBatch
 from models.parts.graph_encoder import GraphEncoder
 from training.fit.dry_run import DryRun, dry_run
 from training.fit.memory import Parameters, count_parameters
-from training.recipe.samples import SampleSet
+from training.recipe.recipe import Recipe, SettingsT
+from training.recipe.samples import SampleSet, SourceT
 from training.recipe.settings import ConfigError, T2TSettings
 
 TIED = "tie_word_embeddings"
@@ -85,19 +85,6 @@ def _shipped() -> dict[str, dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Outline:
-    """How a recipe's module is built and its data is read.
-
-    Attributes:
-        build: an untrained module on a backbone, which may lie on the meta device.
-        samples: the training samples, encoded.
-    """
-
-    build: Callable[[Any, PreTrainedModel], nn.Module]
-    samples: Callable[[Any], SampleSet[Any]]
-
-
-@dataclass(frozen=True)
 class Lengths:
     """Tokens of samples: the longest prompt and label, and of a whole sample in the mean.
 
@@ -124,7 +111,7 @@ class Sketch:
     run: DryRun
 
 
-def sketch(settings: T2TSettings, outline: Outline, lengths: Lengths) -> Sketch:
+def sketch(settings: SettingsT, recipe: Recipe[SettingsT, SourceT], lengths: Lengths) -> Sketch:
     """Build the recipe's module without weights and run one micro-batch of the longest samples.
 
     Raises:
@@ -134,7 +121,7 @@ def sketch(settings: T2TSettings, outline: Outline, lengths: Lengths) -> Sketch:
     backbone = backbone_on_meta(model.backbone, model.dtype.value, model.revision)
     base_bytes = sum(p.numel() * p.element_size() for p in backbone.parameters())
     with torch.device("meta"):
-        module = outline.build(settings, backbone)
+        module = recipe.build(settings, backbone)
     parameters = count_parameters(module)
     run = dry_run(
         module,

@@ -1,6 +1,5 @@
 """The Trainer both recipes share: token-weighted loss, checks before a step, small checkpoints."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -22,15 +21,13 @@ from training.loop.guards import StepGuard
 from training.loop.preemption import WorkerSignals
 from training.loop.sampler import LengthGroupedSampler
 from training.loop.schedule import Clock, build_scheduler
-from training.recipe.errors import DataWorkerError, ResumeError
+from training.recipe.errors import DataWorkerError
 from training.recipe.samples import SampleSet, data_hash
 from training.recipe.settings import TrainSettings
 from training.saving import zero
-from training.saving.checkpoints import carried_loss, process_state, read_progress, write_checkpoint
-from training.saving.sharding import check_sharded, load_optimizer_state, shard_on_cpu, wrap_layers
-from training.saving.state import CheckpointWriter, ComponentCopy, read_optimizer, set_rng_state
+from training.saving.manager import CheckpointManager, Standing
+from training.saving.sharding import check_sharded, shard_on_cpu, wrap_layers
 
-logger = logging.getLogger(__name__)
 Batch = dict[str, Any]
 Validate = Callable[[], dict[str, float]]
 
@@ -73,8 +70,15 @@ class ComponentTrainer(Trainer):
         self.settings = settings
         self.validate = validate
         self.clock = clock
-        self.writer = CheckpointWriter(settings.background_saves)
-        self.component_copy = ComponentCopy(module) if args.should_save else None
+        self.checkpoints = CheckpointManager(
+            Path(str(args.output_dir)),
+            module,
+            process=args.process_index,
+            processes=args.world_size,
+            writes=args.should_save,
+            in_background=settings.background_saves,
+            keep=args.save_total_limit,
+        )
         wrap_layers(self.accelerator, module)
         if zero.runs(self.accelerator):
             zero.configure(self.accelerator, module, settings.autocast_bf16)
@@ -95,7 +99,7 @@ class ComponentTrainer(Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train; whichever way it ends, the last checkpoint is written before it returns."""
-        with self.writer:
+        with self.checkpoints.writer:
             return super().train(*args, **kwargs)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:
@@ -156,7 +160,7 @@ class ComponentTrainer(Trainer):
 
         Raises: what writing the last checkpoint failed with.
         """
-        self.writer.raise_failure()
+        self.checkpoints.writer.raise_failure()
         try:
             batches, label_tokens = super().get_batch_samples(epoch_iterator, num_batches, device)
         except (OSError, EOFError, RuntimeError) as error:
@@ -275,7 +279,20 @@ class ComponentTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         self.store_flos()
-        write_checkpoint(self)
+        names = self.parameter_names()
+        self.checkpoints.save(self.component, self.optimizer, names, self.state, self.standing)
+
+    def standing(self) -> Standing:
+        """Return where the training stands, as this process knows it."""
+        assert self.lr_scheduler is not None
+        loss = {
+            "loss": float(self._tr_loss),
+            "total": self._total_loss_scalar,
+            "last_logged": self._globalstep_last_logged,
+            "recent": list(self.guard.recent),
+        }
+        scheduler = self.lr_scheduler.state_dict()
+        return Standing(scheduler, self.clock.elapsed_seconds, self.order(), loss)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         # The script has already built the module from the checkpoint's component.
@@ -284,43 +301,16 @@ class ComponentTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
-        folder = Path(checkpoint)
-        assert self.optimizer is not None and self.lr_scheduler is not None
+        assert self.lr_scheduler is not None
         names = self.parameter_names()
-        load_optimizer_state(self.optimizer, names, *read_optimizer(folder, names))
-        progress = read_progress(folder)
-        self._check_order(folder, progress.get("order", {}))
-        self.lr_scheduler.load_state_dict(progress["scheduler"])
-        self.clock.earlier_seconds = progress["elapsed_seconds"]
-        self.carried_loss = carried_loss(folder, self.args.process_index, self.args.world_size)
-
-    def _check_order(self, folder: Path, stored: dict[str, Any]) -> None:
-        ours = self.order()
-        differing = [
-            f"{key} {value} there and {ours[key]} here"
-            for key, value in stored.items()
-            if ours.get(key) != value
-        ]
-        if differing:
-            raise ResumeError(
-                f"train.resume: {folder.parent} was trained on other steps: {'; '.join(differing)}."
-                " Set them as they were (a step holds train.batch_size x"
-                " train.gradient_accumulation_steps x processes samples), or begin a new training"
-                " from its weights with model.start_from"
-            )
+        stood = self.checkpoints.restore(Path(checkpoint), self.optimizer, names, self.order())
+        self.lr_scheduler.load_state_dict(stood.scheduler)
+        self.clock.earlier_seconds = stood.elapsed_seconds
+        self.carried_loss = stood.loss
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        if checkpoint is None:
-            return
-        state = process_state(Path(checkpoint), self.args.process_index)
-        if state is not None:
-            set_rng_state(state["random"])
-        else:
-            logger.warning(
-                "%s has no random state of process %d: its dropout goes on from another one",
-                checkpoint,
-                self.args.process_index,
-            )
+        if checkpoint is not None:
+            self.checkpoints.restore_random(Path(checkpoint))
 
     def _load_scaler(self, checkpoint: str | None) -> None:
         return None
@@ -339,15 +329,6 @@ class ComponentTrainer(Trainer):
             )
         last = max((e["step"] for e in state.log_history if "eval_loss" in e), default=0)
         return due and last < state.global_step
-
-    def loss_to_carry(self) -> dict[str, Any]:
-        """This process's losses that are not logged yet, and where the count of them stands."""
-        return {
-            "loss": float(self._tr_loss),
-            "total": self._total_loss_scalar,
-            "last_logged": self._globalstep_last_logged,
-            "recent": list(self.guard.recent),
-        }
 
 
 class CarriedLoss(TrainerCallback):

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from models.formats.records import Record, RecordError, read_records
-from models.parts.graph import EncodedGraphs, collate_graphs
+from models.parts.graph import EncodedGraphs, GraphBatch, collate_graphs
 from models.parts.loss import IGNORE_INDEX
 from models.processors.passages import LabelCutError
 from training.recipe.errors import CutLabelsError, EmptyDataError
@@ -51,6 +51,11 @@ class TrainingSample:
     def length(self) -> int:
         """Tokens that the model works through."""
         return len(self.input_ids) + (0 if self.label_ids is None else len(self.label_ids))
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """Ids before the label."""
+        return list(self.input_ids[: self.labels_start].tolist())
 
     @property
     def label_length(self) -> int:
@@ -150,6 +155,21 @@ def encode_samples(
     return kept, encoded, cut
 
 
+def passage_samples(encoded: Sequence[Mapping[str, Any]]) -> list[TrainingSample]:
+    """Return what a `PassageProcessor` made of records as arrays."""
+    return [
+        TrainingSample(
+            sample_id=item["sample_id"],
+            input_ids=np.asarray(item["input_ids"], dtype=np.int32),
+            labels_start=item.get("labels_start", len(item["input_ids"])),
+            label_ids=(
+                np.asarray(item["label_ids"], dtype=np.int32) if "label_ids" in item else None
+            ),
+        )
+        for item in encoded
+    ]
+
+
 def choose(count: int, limit: int, seed: int) -> list[int]:
     """At most `limit` of `count` positions, ascending, the same ones for the same seed."""
     return sorted(random.Random(seed).sample(range(count), min(count, limit)))
@@ -189,10 +209,16 @@ class Collator:
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
             "labels": torch.from_numpy(_labels(samples, input_ids, mask)),
         }
-        if self.graph_features is not None:
-            graphs: list[EncodedGraphs] = [s.graphs for s in samples if s.graphs is not None]
-            batch["graph"] = collate_graphs(graphs, self.graph_features)
+        if (graph := self.graphs(samples)) is not None:
+            batch["graph"] = graph
         return batch
+
+    def graphs(self, samples: Sequence[TrainingSample]) -> GraphBatch | None:
+        """Return the graphs of a batch alone; None where the samples have none."""
+        if self.graph_features is None:
+            return None
+        graphs: list[EncodedGraphs] = [s.graphs for s in samples if s.graphs is not None]
+        return collate_graphs(graphs, self.graph_features)
 
 
 def pad_right(

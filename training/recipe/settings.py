@@ -128,6 +128,22 @@ class PromptSettings:
     )
     instruction: str = setting("", "text to start from; empty: the component's own instruction")
 
+    def layer_choice(self) -> list[int] | str:
+        """Return the word in `layers`, or its indices.
+
+        Raises:
+            ConfigError: it is neither.
+        """
+        if self.layers.isalpha():
+            return self.layers
+        try:
+            return [int(part) for part in self.layers.split(",")]
+        except ValueError:
+            raise ConfigError(
+                f"prompt.layers={self.layers!r}: write all, even, odd, last, or indices such as "
+                "0,5,-1"
+            ) from None
+
 
 @dataclass
 class TrainSettings:

@@ -1,33 +1,31 @@
-"""Loss and generation on held-out samples, shared by the recipes."""
+"""Loss, generation and scores on held-out samples, the same for all recipes."""
 
-import logging
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from accelerate import Accelerator, PartialState
+from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import nn
 from tqdm import tqdm
+from transformers import PreTrainedTokenizerBase
 
-from models.processors.passages import PassageProcessor
-from training.recipe.samples import SampleSet, SourceT, TrainingSample, encode_samples
+from models.graph_llm import GraphLLM
+from training.recipe.samples import Collator, SampleSet, SourceT, TrainingSample, choose
 from training.recipe.settings import T2TSettings
 from training.saving import zero_state
 from training.saving.sharding import is_sharded
 
-logger = logging.getLogger(__name__)
-Collate = Callable[[list[TrainingSample]], dict[str, Any]]
-GenerateBatch = Callable[[list[int]], list[str]]
+Validator = Callable[[Accelerator], dict[str, float]]
 
 
 @torch.no_grad()
 def validation_loss(
     module: nn.Module,
     samples: Sequence[TrainingSample],
-    collate: Collate,
+    collate: Collator,
     batch_size: int,
     accelerator: Accelerator,
 ) -> float:
@@ -51,29 +49,59 @@ def validation_loss(
     return float(loss / tokens)
 
 
+@dataclass(frozen=True)
+class BatchGenerator:
+    """Writes greedily what a module answers to the prompts of samples."""
+
+    module: Any
+    tokenizer: PreTrainedTokenizerBase
+    collate: Collator
+    max_new_tokens: int
+
+    def __call__(self, samples: Sequence[TrainingSample], device: torch.device) -> list[str]:
+        """Return a text for each sample, special tokens left out."""
+        prompts = [sample.prompt_ids for sample in samples]
+        input_ids, mask = pad_left(prompts, self.collate.pad_token_id)
+        graph = self.collate.graphs(samples)
+        output = self.module.generate(
+            input_ids.to(device),
+            mask.to(device),
+            **({} if graph is None else {"graph": graph.to(device)}),
+            max_new_tokens=self.max_new_tokens,
+            do_sample=False,
+            synced_gpus=is_sharded(self.module),
+            eos_token_id=self.tokenizer.eos_token_id,
+            pad_token_id=self.tokenizer.pad_token_id,
+        )
+        # Where the prompt is given as embeddings or to an encoder, new tokens alone come back.
+        new_alone = isinstance(self.module, GraphLLM) or self.module.config.is_encoder_decoder
+        rows = output[:, 0 if new_alone else input_ids.shape[1] :].tolist()
+        texts = self.tokenizer.batch_decode(rows, skip_special_tokens=True)
+        return [str(text).strip() for text in texts]
+
+
 @torch.no_grad()
 def generate_texts(
-    module: nn.Module,
-    lengths: Sequence[int],
-    generate: GenerateBatch,
+    generate: BatchGenerator,
+    samples: Sequence[TrainingSample],
     batch_size: int,
     accelerator: Accelerator,
 ) -> list[str]:
-    """Generate for every prompt, shared out over the processes; order is kept.
+    """Generate for every sample's prompt, shared out over the processes; order is kept.
 
-    Args:
-        lengths: tokens of each prompt; prompts of about the same length run together.
-        generate: texts for the prompts of the given positions.
+    Prompts of about the same length run together.
     """
+    module = generate.module
     was_training = module.training
     module.eval()
+    lengths = [len(sample.prompt_ids) for sample in samples]
     texts: list[tuple[int, str]] = []
     # A soft prompt is read outside of every forward pass, for which ZeRO-3 would make it whole.
     with accelerator.autocast(), zero_state.whole_parameters(module):
         batches = shared_batches(lengths, batch_size, accelerator, is_sharded(module))
         hidden = not accelerator.is_main_process
         for indices, counts in tqdm(batches, desc="generating", unit=" batches", disable=hidden):
-            outputs = generate(indices)
+            outputs = generate([samples[index] for index in indices], accelerator.device)
             if counts:
                 texts.extend(zip(indices, outputs, strict=True))
     module.train(was_training)
@@ -115,66 +143,29 @@ def pad_left(rows: Sequence[Sequence[int]], value: int) -> tuple[torch.Tensor, t
     return torch.tensor(input_ids), torch.tensor(mask)
 
 
-def encode_passages(
+def make_validator(
+    score: Callable[[Sequence[str], Sequence[SourceT]], dict[str, float]],
     settings: T2TSettings,
-    encode_sample: Callable[[SourceT], dict[str, Any]],
-    records: Sequence[SourceT],
-    bad_records: int = 0,
-) -> SampleSet[SourceT]:
-    """Encode all records once; says how many labels lost items at their end."""
-    kept, encoded, cut = encode_samples(
-        records,
-        encode_sample,
-        settings.data.skip_cut_labels,
-        show_progress=PartialState().is_main_process,
-    )
-    shortened = sum(sample["dropped_items"] > 0 for sample in encoded)
-    if shortened:
-        logger.warning(
-            "%d of %d labels are longer than model.max_output_tokens=%d and lost whole items at "
-            "their end",
-            shortened,
-            len(encoded),
-            settings.model.max_output_tokens,
-        )
-    samples = [
-        TrainingSample(
-            sample_id=item["sample_id"],
-            input_ids=np.asarray(item["input_ids"], dtype=np.int32),
-            labels_start=item.get("labels_start", len(item["input_ids"])),
-            label_ids=(
-                np.asarray(item["label_ids"], dtype=np.int32) if "label_ids" in item else None
-            ),
-        )
-        for item in encoded
-    ]
-    return SampleSet(kept, samples, cut, bad_records)
+    module: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    collate: Collator,
+    dev: SampleSet[SourceT],
+) -> Validator:
+    """Return what measures the loss of all held-out samples and scores the outputs of a few.
 
+    score: figures of outputs and their records.
+    """
+    positions = choose(len(dev), settings.validation.samples, settings.train.seed)
+    chosen = [dev.samples[position] for position in positions]
+    records = [dev.records[position] for position in positions]
+    batch_size = settings.validation.batch_size
+    generate = BatchGenerator(module, tokenizer, collate, settings.model.max_output_tokens)
 
-def generate_about(
-    module: Any,
-    processor: PassageProcessor[Any],
-    texts: Sequence[str],
-    batch_size: int,
-    accelerator: Accelerator,
-) -> list[str]:
-    """Greedy output for each text, in the texts' order."""
-    prompts = [processor.encode_prompt(text).input_ids for text in texts]
-    tokenizer = processor.tokenizer
+    def validate(accelerator: Accelerator) -> dict[str, float]:
+        figures = {"loss": validation_loss(module, dev.samples, collate, batch_size, accelerator)}
+        if chosen:
+            outputs = generate_texts(generate, chosen, batch_size, accelerator)
+            figures.update(score(outputs, records))
+        return figures
 
-    def generate(indices: list[int]) -> list[str]:
-        input_ids, mask = pad_left([prompts[i] for i in indices], int(tokenizer.pad_token_id))
-        output = module.generate(
-            input_ids.to(accelerator.device),
-            mask.to(accelerator.device),
-            max_new_tokens=processor.max_target_tokens,
-            do_sample=False,
-            synced_gpus=is_sharded(module),
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-        start = 0 if processor.is_encoder_decoder else input_ids.shape[1]
-        return [processor.decode(row) for row in output[:, start:].tolist()]
-
-    lengths = [len(prompt) for prompt in prompts]
-    return generate_texts(module, lengths, generate, batch_size, accelerator)
+    return validate

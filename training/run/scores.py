@@ -1,16 +1,106 @@
-"""How well a helper does its job: agreement with the labels, and the measure of its task."""
+"""How well each component does its job: figures of outputs beside their records.
+
+GraphLLM: RAS §4, App. E.2. A helper: agreement with the labels, and the measure of its task.
+"""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from evaluation.answers import exact_match, token_f1
-from evaluation.component_scores import score_triples
-from evaluation.conditions import asks_about
+from evaluation.component_scores import score_labels, score_triples
+from evaluation.conditions import asks_about, score_conditions, structural_integrity, support
+from evaluation.text import rouge_scores
+from models.formats.conditions import parse_conditions
 from models.formats.helpers import NOTHING, ParsedGap, parse_gap, parse_subquery, subquery_document
+from models.formats.planning import Plan, PlanAction, parse_plan
 from models.formats.query_triplets import QueryTriplet, name_free, parse_query_triplets
-from models.formats.records import HelperTask, InstructionSample
+from models.formats.records import HelperTask, InstructionSample, RasSample, TriplesSample
 from models.formats.topics import parse_topic, written_keys
+from models.formats.triples import format_triples, parse_triples
+from models.processors.passages import ConditionedPassage
 
 TaskScore = Callable[[Sequence[str], Sequence[InstructionSample]], dict[str, float]]
+
+
+def score_t2t(outputs: Sequence[str], samples: Sequence[TriplesSample]) -> dict[str, float]:
+    """Exact and subject-object precision, recall and F1 (micro), ROUGE-1/2/L, malformed triples."""
+    parsed = [parse_triples(output) for output in outputs]
+    scores = score_triples([p.triples for p in parsed], [s.triples for s in samples])
+    rouge = rouge_scores(outputs, [[format_triples(s.triples)] for s in samples])
+    figures: dict[str, Any] = {
+        f"triple_{name}": value for name, value in scores.exact.as_dict().items()
+    }
+    figures["entity_pair_f1"] = scores.partial.f1
+    figures.update({name: rouge[name] for name in ("rouge1", "rouge2", "rougeL")})
+    figures["malformed_triples"] = float(sum(p.malformed for p in parsed))
+    return figures
+
+
+def score_tri_rag(
+    outputs: Sequence[str], passages: Sequence[ConditionedPassage]
+) -> dict[str, float]:
+    """Structural integrity, support in the passage, and agreement with the labels (micro F1)."""
+    parsed = [parse_conditions(output) for output in outputs]
+    triplets = [p.triplets for p in parsed]
+    scores = score_conditions(triplets, [passage.triplets for passage in passages])
+    figures = {
+        "structural_integrity": structural_integrity(parsed),
+        "support": support(triplets, [passage.text for passage in passages]),
+        "malformed": float(sum(p.malformed for p in parsed)),
+        **{f"condition_{k}": v for k, v in scores.conditions.as_dict().items()},
+        **{f"condition_conclusion_{k}": v for k, v in scores.whole.as_dict().items()},
+    }
+    if scores.conclusion_f1 is not None:
+        figures["conclusion_token_f1"] = scores.conclusion_f1
+    return figures
+
+
+def score_ras(outputs: Sequence[str], records: Sequence[RasSample]) -> dict[str, float]:
+    """Plans: label accuracy, macro-F1, token F1 of sub-queries; answers: EM and token F1.
+
+    A plan that cannot be read is wrong. Sub-query F1 is taken where the gold label asks for one;
+    another action there scores 0.
+    """
+    pairs = list(zip(outputs, records, strict=True))
+    figures: dict[str, float] = {}
+    plans = [(text, record) for text, record in pairs if record.task == "plan"]
+    answers = [(text, record) for text, record in pairs if record.task == "answer"]
+    if plans:
+        figures.update(_score_plans(plans))
+    if answers:
+        figures["answer_em"] = _mean([exact_match(t, [r.label]) for t, r in answers])
+        figures["answer_f1"] = _mean([token_f1(t, [r.label]) for t, r in answers])
+        figures["answers"] = float(len(answers))
+    return figures
+
+
+def _score_plans(plans: Sequence[tuple[str, RasSample]]) -> dict[str, float]:
+    predicted = [parse_plan(text).plan for text, _ in plans]
+    gold = [_gold_plan(record) for _, record in plans]
+    labels = score_labels(
+        [p.action.value if p else None for p in predicted], [g.action for g in gold]
+    )
+    figures = {"plan_accuracy": labels.accuracy, "plan_macro_f1": labels.macro_f1}
+    figures["malformed_plans"] = float(sum(plan is None for plan in predicted))
+    subqueries = [
+        token_f1(p.subquery, [g.subquery]) if p and p.action is PlanAction.SUBQ else 0.0
+        for p, g in zip(predicted, gold, strict=True)
+        if g.action is PlanAction.SUBQ
+    ]
+    if subqueries:
+        figures["subquery_f1"] = _mean(subqueries)
+    figures["plans"] = float(len(plans))
+    return figures
+
+
+def _gold_plan(record: RasSample) -> Plan:
+    plan = parse_plan(record.label).plan
+    if plan is None:
+        raise ValueError(
+            f"sample {record.id}: its label {record.label!r} is no plan. "
+            "Write '[SUBQ] text', '[SUFFICIENT]' or '[NO_RETRIEVAL]'"
+        )
+    return plan
 
 
 def score_helper(outputs: Sequence[str], samples: Sequence[InstructionSample]) -> dict[str, float]:
