@@ -10,7 +10,7 @@ from tests.docs.documents import ROOT, Fence, Inline, all_fences, all_spans, pag
 from tests.docs.shell import SHELL, USAGE, Command, commands_of, span_command
 from training.recipe.settings import ConfigError
 
-TEXTS = ("text", "json", "python")
+TEXTS = ("text", "json", "python", "mermaid")
 # Programs of others that are neither asked for their options nor looked for.
 OTHERS = ("cat", "curl", "hf", "pip", "slurm/pipeline.sh", "slurm/submit.sh", "tail")
 FENCES = [fence for fence in all_fences() if fence.language not in TEXTS]
