@@ -90,7 +90,7 @@ def _check_recipe(script: str, arguments: Sequence[str]) -> None:
     _parse(script, arguments)
     with mock.patch.object(module, "run_command") as run_command:
         module.main()
-    settings_type = run_command.call_args.args[2]
+    settings_type = run_command.call_args.args[0].settings_type
     recipe = ROOT / arguments[arguments.index("--config") + 1]
     overrides = [word for word in arguments if "=" in word and not word.startswith("-")]
     open_keys = OPEN_KEYS if "--estimate" in arguments else ()
