@@ -127,13 +127,18 @@ def component_folders(folders: Iterable[Path]) -> dict[str, str]:
 
 def environment() -> dict[str, Any]:
     """Machine and library versions of this interpreter."""
-    versions = {"python": platform.python_version()}
+    return {"machine": machine(), "versions": versions()}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that results hang on, where installed."""
+    found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            versions[name] = importlib.metadata.version(name)
+            found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {"machine": machine(), "versions": versions}
+    return found
 
 
 def machine() -> dict[str, Any]:

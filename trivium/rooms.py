@@ -5,7 +5,6 @@
 Prints the picture of docs/architecture.md; with --write puts it there.
 """
 
-import argparse
 import ast
 from collections import Counter
 from functools import cache
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import networkx
 
-from common.commands import one_line_errors
+from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.files import atomic_write
 from common.provenance import ROOT
@@ -86,9 +85,7 @@ class PageError(UserError, ValueError):
 @one_line_errors()
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--write", action="store_true", help="put the picture into the page")
     if not parser.parse_args().write:
         print(picture(), end="")

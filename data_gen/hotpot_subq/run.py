@@ -13,7 +13,7 @@ from data_gen.teacher.caller import CallLimits, RetryPolicy
 from data_gen.teacher.prompts import most_input_tokens, request_text
 from data_gen.teacher.spending import Prices, SpendCap
 from inference.engines.contract import ENGINE_KINDS, EngineOptions, Request
-from models.files.backbone import resolve_dtype
+from models.files.backbone import DTYPE_CHOICES, NATIVE, resolve_dtype
 
 LOCAL_ENGINES = tuple(kind for kind in ENGINE_KINDS if kind != "openai")
 ENDPOINT_TIMEOUT = 120.0
@@ -97,7 +97,7 @@ def add_call_options(parser: argparse.ArgumentParser, max_new_tokens: int) -> No
         "--engine", choices=LOCAL_ENGINES, default="auto",
         help="what runs a model here (%(default)s: vLLM where it is installed)",
     )  # fmt: skip
-    add("--dtype", choices=("native", "bfloat16", "float16", "float32", "auto"), default="native")
+    add("--dtype", choices=DTYPE_CHOICES, default=NATIVE)
 
 
 def check_call_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

@@ -18,13 +18,12 @@ from inference.retrieval.passages import (
     documents_of_questions,
     load_corpus,
 )
-from models.files.backbone import resolve_dtype
+from models.files.backbone import DTYPE_CHOICES, resolve_dtype
 
 # Under the same name there and here; an endpoint's address and key are the environment's, its
 # retries the defaults.
 ELSEWHERE = ("kind", "base_url", "api_key", "max_retries", "timeout")
 OPTIONS = [field.name for field in fields(EngineOptions) if field.name not in ELSEWHERE]
-DTYPES = ("native", "bfloat16", "float16", "float32", "auto")
 
 
 def positive_int(text: str) -> int:
@@ -82,7 +81,7 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
     )
     add(
         "--dtype",
-        choices=DTYPES,
+        choices=DTYPE_CHOICES,
         help="of the backbone's weights; native: bfloat16 where this machine computes in it, else "
         "float32; auto: as stored (default: %(default)s)",
     )

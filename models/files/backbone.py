@@ -43,6 +43,8 @@ CONVERTED_BYTES = 545_000_000
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
 # The dtype that this machine computes in at full speed, see `resolve_dtype`.
 NATIVE = "native"
+# What a command line may ask for; "auto" is as stored.
+DTYPE_CHOICES = (NATIVE, "bfloat16", "float16", "float32", "auto")
 # Features of a processor that multiplies bfloat16 itself; without them it is 60 times slower.
 BFLOAT16_FEATURES = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
 # What an adapter's shapes hang on. Another tokenizer or another fine-tune shows in the name.
