@@ -23,7 +23,7 @@ from evaluation.significance import bootstrap_interval
 from inference.indexes.knowledge_base.entries import Entry
 from inference.indexes.knowledge_base.store import KnowledgeBase
 from inference.opening.arguments import command, positive_int
-from inference.retrieval.dense import build_index
+from inference.retrieval.vectors import VectorIndex
 from inference.retrieval.passages import load_corpus
 from inference.runs.scores import GoldPassages
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
@@ -60,15 +60,16 @@ def measure_key(
     started = time.perf_counter()
     vectors = encoder.encode(texts)
     embedding = time.perf_counter() - started
-    index = build_index(vectors, approximate=False)
+    index = VectorIndex(vectors.shape[1])
+    index.add(vectors)
     rows, seconds = [], []
     for repeat in range(REPEATS):
         for query in queries:
             start = time.perf_counter()
-            _, found = index.search(query[None], min(10, len(texts)))
+            [found] = index.search(query[None], 10)
             seconds.append(time.perf_counter() - start)
             if repeat == 0:
-                rows.append(found[0])
+                rows.append([row for row, _ in found])
     ranked = [
         list(dict.fromkeys(document for row in found for document in sources.get(texts[row], [])))
         for found in rows

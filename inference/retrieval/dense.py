@@ -1,13 +1,9 @@
-"""Meaning-based retrieval: a sentence encoder and a faiss index."""
+"""Meaning-based retrieval: a sentence encoder and an index of its vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import faiss
-import numpy as np
 
 from common.files import atomic_directory
 from inference.retrieval.passages import (
@@ -19,24 +15,11 @@ from inference.retrieval.passages import (
     require_passages,
     write_meta,
 )
+from inference.retrieval.vectors import VectorIndex
 from models.files.sentence_encoder import SentenceEncoder
 from models.formats.prompts import passage_text
 
 INDEX_FILE = "index.faiss"
-HNSW_LINKS = 32
-HNSW_BUILD_EFFORT = 200
-HNSW_SEARCH_EFFORT = 128
-
-
-def build_index(vectors: np.ndarray, approximate: bool) -> Any:
-    """An inner-product index of `vectors` float32 [n, d]: exact, or HNSW for large corpora."""
-    dimension = vectors.shape[1]
-    index: Any = faiss.IndexFlatIP(dimension)
-    if approximate:
-        index = faiss.IndexHNSWFlat(dimension, HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction = HNSW_BUILD_EFFORT
-    index.add(np.ascontiguousarray(vectors, dtype=np.float32))
-    return index
 
 
 class DenseRetriever:
@@ -47,40 +30,31 @@ class DenseRetriever:
         passages: Sequence[Passage],
         encoder: SentenceEncoder,
         approximate: bool = False,
-        index: Any = None,
+        index: VectorIndex | None = None,
     ) -> None:
         """Embed and index `passages`; `index` is a loaded one, see `load`."""
-        self.passages = require_passages(passages)
+        self.passages: list[Passage] = []
         self.encoder = encoder
         self.approximate = approximate
         if index is None:
-            texts = [passage_text(passage.title, passage.text) for passage in self.passages]
-            index = build_index(encoder.encode(texts), approximate)
-        if approximate:
-            index.hnsw.efSearch = HNSW_SEARCH_EFFORT
-        self.index = index
+            self.index = VectorIndex(encoder.dimension, approximate)
+            self.add(require_passages(passages))
+        else:
+            self.index, self.passages = index, require_passages(passages)
 
     def add(self, passages: Sequence[Passage]) -> None:
         """Embed and index further passages behind those that are there."""
         if passages:
             texts = [passage_text(passage.title, passage.text) for passage in passages]
-            vectors = self.encoder.encode(texts)
-            self.index.add(np.ascontiguousarray(vectors, dtype=np.float32))
+            self.index.add(self.encoder.encode(texts))
             self.passages.extend(passages)
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """Best passages a query by cosine similarity; all queries are embedded in one call."""
-        top_k = min(top_k, len(self.passages))
         if not queries or top_k <= 0:
             return [[] for _ in queries]
-        vectors = self.encoder.encode(clean_queries(queries))
-        scores, rows = self.index.search(np.ascontiguousarray(vectors, dtype=np.float32), top_k)
-        return [self._hits(*found) for found in zip(scores, rows, strict=True)]
-
-    def _hits(self, scores: np.ndarray, rows: np.ndarray) -> list[Hit]:
-        # faiss fills up with row -1 when an approximate search finds fewer.
-        order = [place for place in np.lexsort((rows, -scores)) if rows[place] >= 0]
-        return [Hit(self.passages[rows[place]], float(scores[place])) for place in order]
+        rankings = self.index.search(self.encoder.encode(clean_queries(queries)), top_k)
+        return [[Hit(self.passages[row], score) for row, score in found] for found in rankings]
 
     def _meta(self) -> dict[str, object]:
         return {
@@ -95,7 +69,7 @@ class DenseRetriever:
     def save(self, folder: str | Path) -> None:
         """Write `index.faiss` and `meta.json`, whole or not at all."""
         with atomic_directory(folder) as target:
-            faiss.write_index(self.index, str(target / INDEX_FILE))
+            self.index.save(target / INDEX_FILE)
             write_meta(target, self._meta())
 
     @classmethod
@@ -115,5 +89,5 @@ class DenseRetriever:
         empty.passages, empty.encoder = require_passages(passages), encoder
         empty.approximate = approximate
         check_meta(Path(folder), empty._meta())
-        index = faiss.read_index(str(Path(folder) / INDEX_FILE))
-        return cls(passages, encoder, approximate, index=index)
+        index = VectorIndex.load(Path(folder) / INDEX_FILE, approximate)
+        return cls(passages, encoder, approximate, index)

@@ -4,9 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import faiss
-import numpy as np
-
 from inference.indexes.propositions.parts import (
     REMEDY,
     Document,
@@ -18,6 +15,7 @@ from inference.indexes.propositions.parts import (
     write_part,
 )
 from inference.retrieval.passages import clean_queries
+from inference.retrieval.vectors import VectorIndex
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
 from models.formats.planning import one_line
 from models.formats.triples import Triple
@@ -73,7 +71,7 @@ class PropositionIndex:
         self.encoder = encoder
         self.documents: dict[str, str] = {}
         self.table = PropositionTable()
-        self._vectors = faiss.IndexFlatIP(encoder.dimension)
+        self._vectors = VectorIndex(encoder.dimension)
 
     @property
     def propositions(self) -> list[Proposition]:
@@ -87,7 +85,7 @@ class PropositionIndex:
         """
         new = self._enter(documents)
         vectors = self.encoder.encode([proposition.text for proposition in new])
-        self._vectors.add(np.ascontiguousarray(vectors))
+        self._vectors.add(vectors)
         return Part(documents, vectors)
 
     def _enter(self, documents: Sequence[Document]) -> list[Proposition]:
@@ -108,14 +106,7 @@ class PropositionIndex:
 
         Best first; equal ones in the index's order. No more than `depth`.
         """
-        depth = min(depth, len(self.propositions))
-        if depth <= 0 or not len(vectors):
-            return [[] for _ in vectors]
-        scores, rows = self._vectors.search(np.ascontiguousarray(vectors), depth)
-        return [
-            [(int(r[place]), float(s[place])) for place in np.lexsort((r, -s))]
-            for s, r in zip(scores, rows, strict=True)
-        ]
+        return self._vectors.search(vectors, depth)
 
     def save_part(self, folder: Path, part: Part, extractor: str) -> None:
         """Write an addition beside the earlier ones."""
@@ -145,7 +136,7 @@ class PropositionIndex:
                     f"{path}: {len(new)} propositions have vectors of the form "
                     f"{part.vectors.shape}. {REMEDY}"
                 )
-            index._vectors.add(np.ascontiguousarray(part.vectors, dtype=np.float32))
+            index._vectors.add(part.vectors)
         return index
 
 
