@@ -26,8 +26,8 @@ from data_gen.facts.entities import mentions
 from data_gen.facts.passage_triples import MAX_TARGET_TRIPLES
 from data_gen.labelling.labels import Agreement, added_up, measure_labels, unlabelled_relations
 from data_gen.sources.arguments import NamedPath, SkippedRecords, named_path, source_entry
-from data_gen.sources.contract_triples import file_subsets, read_contract_triples
 from data_gen.sources.open_source import read_questions, read_triples
+from data_gen.sources.texts import file_subsets, read_contract_triples
 from data_gen.streaming.counts import Place, PlacedCounts
 from data_gen.streaming.files import ExternalSort, fraction_bits, from_line, sort_key, to_line
 from data_gen.streaming.groups import DiskGroups, PassageTable

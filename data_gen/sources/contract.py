@@ -1,23 +1,13 @@
 """Questions in our own contract, and single-hop sets that differ from it in a field or two."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from data_gen.sources.checks import question_record
-from data_gen.sources.rows import OnError, Row, convert_rows, read_rows
+from data_gen.sources.rows import Row
 from models.formats.fields import FieldReader
 from models.formats.records import QuestionRecord
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-def read(path: str | Path, on_error: OnError | None = None) -> Iterator[QuestionRecord]:
-    """Read a file in the contract's form, or one of the variants that `convert` names.
-
-    Raises RecordError; with `on_error` the record is handed to it as that error and skipped.
-    """
-    return convert_rows(read_rows(path, on_error), convert, on_error)
 
 
 def convert(row: Row) -> QuestionRecord:

@@ -4,39 +4,35 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from data_gen.sources import (
-    arc,
-    asqa,
-    contract,
-    contract_triples,
-    hotpotqa,
-    instructions,
-    musique,
-    subquestions,
-    tekgen,
-    twowiki,
-    webnlg,
-    wikiofgraph,
-)
+from data_gen.sources import contract, webnlg
+from data_gen.sources.added_questions import arc_question, asqa_question, instruction
 from data_gen.sources.hub import is_hub_reference, parse_hub_reference, read_hub_rows
+from data_gen.sources.multi_hop import (
+    hotpotqa_question,
+    is_tree,
+    musique_question,
+    question_tree,
+    twowiki_question,
+)
 from data_gen.sources.rows import OnError, Row, convert_rows, read_rows
+from data_gen.sources.texts import contract_sample, tekgen_sample, wikiofgraph_sample
 from models.formats.records import QuestionRecord, TriplesSample
 
 _QUESTIONS: dict[str, Callable[[Row], QuestionRecord]] = {
-    "hotpotqa": hotpotqa.convert,
-    "2wikimultihopqa": twowiki.convert,
-    "musique": musique.convert,
+    "hotpotqa": hotpotqa_question,
+    "2wikimultihopqa": twowiki_question,
+    "musique": musique_question,
     "world": contract.convert,
     "contract": contract.convert,
-    "arc": arc.convert,
-    "asqa": asqa.convert,
-    "instructions": instructions.convert,
+    "arc": arc_question,
+    "asqa": asqa_question,
+    "instructions": instruction,
 }
 _TRIPLES: dict[str, Callable[[Row], TriplesSample]] = {
-    "wikiofgraph": wikiofgraph.convert,
-    "tekgen": tekgen.convert,
-    "world": contract_triples.convert,
-    "contract": contract_triples.convert,
+    "wikiofgraph": wikiofgraph_sample,
+    "tekgen": tekgen_sample,
+    "world": contract_sample,
+    "contract": contract_sample,
 }
 QUESTION_SOURCES = ("subquestions", *_QUESTIONS)
 TRIPLE_SOURCES = ("webnlg", *_TRIPLES)
@@ -54,7 +50,7 @@ def read_questions(
     """
     _check_name(name, QUESTION_SOURCES)
     if name == "subquestions":
-        return subquestions.read(path, on_error)
+        return convert_rows(filter(is_tree, read_rows(path, on_error)), question_tree, on_error)
     pattern = "questions_*.jsonl" if name == "world" else None
     return convert_rows(_open_rows(path, pattern, on_error), _QUESTIONS[name], on_error)
 

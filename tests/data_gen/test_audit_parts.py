@@ -24,7 +24,7 @@ from data_gen.audits.table import (
 from data_gen.facts.entities import mentions
 from data_gen.facts.held_out import question_wording, wording
 from data_gen.sources.arguments import NamedPath, known_licence, source_entry
-from data_gen.sources.contract_triples import file_subsets
+from data_gen.sources.texts import file_subsets
 from data_gen.streaming.counts import spread_of
 from models.formats.planning import HistoryStep
 from models.formats.prompts import TASK_INSTRUCTIONS, with_task_instruction

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import RecordError
-from data_gen.sources.contract_triples import read_contract_triples
 from data_gen.sources.open_source import TRIPLE_SOURCES, read_triples
+from data_gen.sources.texts import read_contract_triples
 from models.formats.records import TriplesSample, write_records
 from models.formats.triples import Triple, format_triple
 from tests.shared_data import shared_data_file

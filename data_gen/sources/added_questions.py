@@ -1,4 +1,7 @@
-"""ASQA: ambiguous questions with a long answer and the questions that they may stand for."""
+"""What RAS adds to questions of several hops: ARC's choices, ASQA's ambiguous ones, instructions.
+
+A reader turns one row into a question, or raises RecordError.
+"""
 
 from typing import Any
 
@@ -8,10 +11,50 @@ from data_gen.sources.rows import Row
 from models.formats.fields import FieldReader
 from models.formats.records import QuestionRecord
 
+_CHOICE = "{text, label}"
 _NO_CONTEXT = "No context provided"
+_INPUT = "\n\n## Input:\n\n"
 
 
-def convert(row: Row) -> QuestionRecord:
+def arc_question(row: Row) -> QuestionRecord:
+    """One row with `answerKey`, else one in the contract's form. Raises RecordError.
+
+    Taken are `question: {stem, choices: [{text, label}]}` (official) and `question, choices:
+    {text: [...], label: [...]}` (hub).
+    """
+    reader = FieldReader(row.value, row.where)
+    if "answerKey" not in reader.record:
+        return contract.convert(row)
+    question = reader.record.get("question")
+    if isinstance(question, dict):
+        inside = FieldReader(question, row.where)
+        stem, choices = inside.text("stem"), inside.items("choices", _labelled, _CHOICE)
+    else:
+        stem, choices = reader.text("question"), _columns(reader)
+    given = {
+        "id": reader.record.get("id"),
+        "question": stem,
+        "choices": dict(choices),
+        "answer": reader.text("answerKey"),
+    }
+    return contract.convert(Row(given, row.where, row.fallback_id))
+
+
+def _labelled(value: Any) -> tuple[str, str]:
+    return str(value["label"]), str(value["text"])
+
+
+def _columns(reader: FieldReader) -> list[tuple[str, str]]:
+    columns = reader.record.get("choices")
+    if not isinstance(columns, dict) or {"text", "label"} - set(columns):
+        raise reader.fail("choices", "has the wrong form", "Write lists named text and label")
+    labels, texts = (list(map(str, columns[name])) for name in ("label", "text"))
+    if len(labels) != len(texts):
+        raise reader.fail("choices", "has not as many labels as texts", "Give each text a label")
+    return list(zip(labels, texts, strict=True))
+
+
+def asqa_question(row: Row) -> QuestionRecord:
     """One row of the hub's copy (`din0s/asqa`), else one in the contract's form.
 
     Raises RecordError. The answer is the first annotator's, those of the others are aliases. Each
@@ -60,3 +103,17 @@ def _pair(value: Any) -> tuple[str, str, str, str]:
         text,
         str(value.get("wikipage") or ""),
     )
+
+
+def instruction(row: Row) -> QuestionRecord:
+    """One row of {instruction, input (may be empty), output}. Raises RecordError."""
+    reader = FieldReader(row.value, row.where)
+    given = reader.text("input", "").strip()
+    instruction = reader.text("instruction").strip()
+    record = {
+        "id": reader.text("id", row.fallback_id),
+        "question": f"{instruction}{_INPUT}{given}" if given else instruction,
+        "answer": reader.text("output"),
+        "type": "instruction",
+    }
+    return question_record(record, row.where)
