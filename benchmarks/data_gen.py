@@ -8,17 +8,16 @@ output is one JSON object.
 """
 
 import argparse
-import json
-import subprocess
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
+from benchmarks.harness.processes import benchmark_parser, run_process
 from benchmarks.workers.data_stages import KINDS, STAGES, prepare
 from common.tables import emit_json, print_table
 
@@ -35,9 +34,7 @@ _COLUMNS = ("records", "seconds", "cpu_seconds", "records_per_second", "records_
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--records", type=int, default=20_000, help="about so many made (default: 20000)")
     add(
@@ -49,7 +46,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--stages", nargs="+", choices=STAGES, default=STAGES, help="(default: all)")
     add("--dir", type=Path, help="folder to work in, kept; its disk is used (default: a temporary)")
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     return parser
 
 
@@ -62,11 +58,10 @@ def with_needed(stages: Sequence[str]) -> list[str]:
 def run_stage(folder: Path, kind: str, stage: str) -> dict[str, Any]:
     """One stage in a process of its own. Raises RuntimeError when it fails."""
     command = [sys.executable, str(_STAGES), str(folder), kind, stage]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{kind}, {stage}: {done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    done = run_process(command, os.environ)
+    if not done.ok:
+        raise RuntimeError(f"{kind}, {stage}: {done.status}")
+    return done.figures
 
 
 def measure(folder: Path, kinds: Sequence[str], stages: Sequence[str], records: int) -> Any:

@@ -14,11 +14,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
-from tqdm import tqdm
-
-from benchmarks.harness.figures import GIB
-from benchmarks.harness.processes import PartResult, PartRunner, available_threads
+from benchmarks.harness.processes import (
+    GIB,
+    PartResult,
+    PartRunner,
+    available_threads,
+    benchmark_parser,
+    figure_ratio,
+    in_turn,
+)
 from benchmarks.workers.prompt_contestants import CONTESTANTS, PromptSettings
 from common.tables import emit_json, print_table
 
@@ -46,11 +50,7 @@ def compare(
         parity = runner.run("parity")
         if not parity.ok or max(parity.figures.values()) > TOLERANCE:
             raise RuntimeError(f"ours is not the literal form: {parity.status} {parity.figures}")
-        results: dict[str, list[PartResult]] = {name: [] for name in names}
-        order = [name for _ in range(rounds) for name in names]
-        for name in (progress := tqdm(order, desc=f"n = {settings.num_tokens}", unit=" runs")):
-            progress.set_postfix_str(name)
-            results[name].append(runner.run(name))
+        results = in_turn(names, rounds, runner.run, f"n = {settings.num_tokens}")
     figures = {name: contestant_figures(runs) for name, runs in results.items()}
     return {**ratios(figures), "parity": parity.figures, "contestants": figures}
 
@@ -73,21 +73,18 @@ def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
 
 def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, float | None]:
     """Times over ours (above 1: ours is faster) and memory over ours, None where one is missing."""
-
-    def ratio(over: str, under: str, key: str) -> float | None:
-        top, bottom = (figures.get(name, {}).get(key) for name in (over, under))
-        return top / bottom if top and bottom else None
-
-    times = {name: ratio(*pair, "median_step_seconds") for name, pair in RATIOS.items()}
+    times = {
+        name: figure_ratio(figures, *pair, "median_step_seconds") for name, pair in RATIOS.items()
+    }
     memory = {
-        name.replace("ratio", "memory_ratio"): ratio(*pair, "peak_rss_gib")
+        name.replace("ratio", "memory_ratio"): figure_ratio(figures, *pair, "peak_rss_gib")
         for name, pair in RATIOS.items()
     }
     return {**times, **memory}
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--backbone", default="smollm2", help="smollm2, a Hugging Face id or a folder")
     add("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
@@ -99,7 +96,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--threads", type=int, default=available_threads(), help="default: all cores")
     add("--limit-seconds", type=float, default=1500.0, help="for each n (default: 1500)")
     add("--only", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     return parser
 
 

@@ -13,11 +13,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
-from tqdm import tqdm
-
-from benchmarks.harness.figures import GIB
-from benchmarks.harness.processes import PartResult, PartRunner, available_threads
+from benchmarks.harness.processes import (
+    GIB,
+    PartResult,
+    PartRunner,
+    available_threads,
+    benchmark_parser,
+    in_turn,
+)
 from benchmarks.workers.engine import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
@@ -53,10 +56,7 @@ def compare(
         needed = 1 + sum(map(settings.documents_of, settings.concurrencies))
         write_documents(folder, needed, corpus, seed)
         runner = PartRunner(folder, settings.threads, limit_seconds, WORKER, use_gpu=True)
-        results: dict[str, PartResult] = {}
-        for name in (progress := tqdm(names, desc="measuring", unit=" engines")):
-            progress.set_postfix_str(name)
-            results[name] = runner.run(name)
+        results = {name: result for name, [result] in in_turn(names, 1, runner.run).items()}
     return {
         "benchmark": "engines",
         **ratios(results, settings),
@@ -96,7 +96,7 @@ def _rows(report: dict[str, Any], settings: EngineRunSettings) -> list[list[Any]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add(
         "--t2t", type=Path, default=DEFAULT_CHECKPOINTS[T2T_ADAPTER], help="component that extracts"
@@ -111,7 +111,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--limit-seconds", type=float, default=1800.0, help="time for all together (default: 1800)")
     add("--seed", type=int, default=0, help="of the world (default: 0)")
     add("--only", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     return parser
 
 

@@ -23,6 +23,7 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 import numpy as np
 
+from benchmarks.harness.processes import benchmark_parser
 from common.tables import emit_json, print_table
 from evaluation.runs import TRACES_FILE
 from inference.indexes.cost import read_cost
@@ -146,9 +147,7 @@ def _write_lines(source: Path, target: Path, start: int, stop: int) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
     add("--cache", required=True, type=Path, help="SQLite file of triples extracted before")
@@ -158,7 +157,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--added", type=positive_int, default=1000, help="documents (default: %(default)s)")
     add("--questions", type=int, default=30, help="answered; 0: none (default: %(default)s)")
     add("--engine", default="auto", help="of builds and answers (default: %(default)s)")
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     add("evaluate", nargs=argparse.REMAINDER, help="after --: options of evaluate.py")
     return parser
 

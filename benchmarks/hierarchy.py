@@ -20,18 +20,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+from benchmarks.harness.processes import benchmark_parser
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
-from inference.build_hierarchy import finish
 from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.indexes.extraction import CacheError, TripleCache
-from inference.indexes.hierarchy.build import extract_waiting, refresh
+from inference.indexes.hierarchy.build import extract_waiting, finish, refresh
 from inference.indexes.hierarchy.extraction import Extracted, ground
 from inference.indexes.hierarchy.index import HierarchyIndex
 from inference.indexes.hierarchy.kinds import KindTopics
-from inference.indexes.hierarchy.store import STORE_FILE, HierarchyStore, StoredChunk
+from inference.indexes.hierarchy.store import STORE_FILE, HierarchyStore
 from inference.indexes.hierarchy.vectors import SAME_MEANING
 from inference.loops.th_rag import ThRagSettings
 from inference.opening.arguments import command, positive_int
@@ -138,12 +137,7 @@ def _index(
 ) -> dict[str, Any]:
     started = time.perf_counter()
     store.add_documents([(passage, [passage.text]) for passage in corpus])
-    with tqdm(total=len(corpus), desc=f"{len(corpus)} passages", unit=" chunks") as bar:
-
-        def count(chunk: StoredChunk) -> None:
-            bar.update()
-
-        asyncio.run(extract_waiting(store, extractor, count))
+    asyncio.run(extract_waiting(store, extractor))
     stored = time.perf_counter()
     counts = finish(store, encoder, SAME_MEANING)
     done = time.perf_counter()
@@ -197,7 +191,7 @@ def _query(index: HierarchyIndex, questions: Sequence[str]) -> Iterator[float]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--sizes", nargs="+", type=positive_int, default=SIZES, help="passages (1000 4000 12000)")
     add("--queries", type=positive_int, default=50, help="questions timed (default: 50)")
@@ -207,7 +201,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--cache", type=Path, help="with --corpus: SQLite file of its triples")
     add("--dataset", type=Path, help="with --corpus: questions, JSON Lines")
     add("--t2t", type=Path, default=DEFAULT_CHECKPOINTS[T2T_ADAPTER], help="whose triples")
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     return parser
 
 

@@ -6,6 +6,8 @@ must be the same: the command ends with status 1 where they are not. Without --d
 the questions come from a fictional world made on the spot. The last line is one JSON object.
 """
 
+from __future__ import annotations
+
 import argparse
 import asyncio
 import itertools
@@ -14,19 +16,23 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 # A script run by path finds its packages even where the project is not installed.
 import torch
 from tqdm import tqdm
 
-from benchmarks.harness.loop_runs import Run, Setting, report
+from benchmarks.harness.processes import benchmark_parser
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
+from inference.engines.contract import ENGINE_KINDS
 from inference.indexes.extraction import TripleCache
 from inference.loops.kind import LoopOptions
 from inference.loops.ras import RasLoop, StaticRasLoop
+from inference.loops.trace import Trace
 from inference.opening.arguments import command, configure_logging
 from inference.opening.loop import OpenLoop, open_loop
 from inference.opening.loop_options import add_loop_arguments, options_from
@@ -35,6 +41,94 @@ from inference.runs.evaluation import run_questions
 from models.formats.records import QuestionRecord, read_records
 
 CONCURRENCIES = (1, 16)
+COSTS = ("llm_calls", "input_tokens", "output_tokens")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An engine and how many questions it has at once."""
+
+    engine: str
+    concurrency: int
+
+    @property
+    def name(self) -> str:
+        """As figures are called: "vllm32"."""
+        return f"{self.engine}{self.concurrency}"
+
+    @classmethod
+    def parse(cls, text: str) -> Setting:
+        """Of ENGINE:CONCURRENCY. Raises argparse.ArgumentTypeError."""
+        engine, _, concurrency = text.partition(":")
+        if engine not in ENGINE_KINDS or not concurrency.isdecimal() or int(concurrency) < 1:
+            kinds = ", ".join(ENGINE_KINDS)
+            raise argparse.ArgumentTypeError(
+                f"'{text}' is not ENGINE:CONCURRENCY, such as vllm:32 (engines: {kinds})"
+            )
+        return cls(engine, int(concurrency))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One pass over the questions."""
+
+    setting: Setting
+    seconds: float
+    traces: list[Trace]
+
+    @property
+    def questions_per_second(self) -> float:
+        """Questions over wall-clock seconds."""
+        return len(self.traces) / self.seconds
+
+
+def report(runs: Sequence[Run], options: LoopOptions) -> dict[str, Any]:
+    """Speed by setting (median, least and most of rounds), and whether the answers are the same.
+
+    Every setting after the first is given as a ratio to it.
+    """
+    settings = list(dict.fromkeys(run.setting for run in runs))
+    speed = {s.name: _speed(runs, s) for s in settings}
+    first, *others = speed
+    answers = [[trace.answer for trace in run.traces] for run in runs]
+    alike = [len(set(of_question)) == 1 for of_question in zip(*answers, strict=True)]
+    graphs = [[(t.answer, t.graph) for t in run.traces] for run in runs]
+    alike_graphs = [all(g == of[0] for g in of) for of in zip(*graphs, strict=True)]
+    return {
+        "benchmark": "loop",
+        "loop": options.loop,
+        "dtype": options.engine.dtype,
+        "threads": torch.get_num_threads(),
+        "questions": len(alike),
+        "rounds": len(runs) // len(settings),
+        **{f"questions_per_second_{name}": value for name, value in speed.items()},
+        **{
+            f"questions_per_second_{s.name}_{end.__name__}": end(_speeds(runs, s))
+            for s in settings
+            for end in (min, max)
+        },
+        **{f"ratio_{name}_vs_{first}": speed[name] / speed[first] for name in others},
+        "same_answers": all(alike),
+        "identical_answer_share": sum(alike) / len(alike),
+        "identical_graph_share": sum(alike_graphs) / len(alike),
+        "errors": sum(trace.error is not None for run in runs for trace in run.traces),
+        "empty_answers": sum(not answer for answer in answers[0]),
+        **{f"{cost}_{s.name}": _sum(runs, s, cost) for s in settings for cost in COSTS},
+    }
+
+
+def _speed(runs: Sequence[Run], setting: Setting) -> float:
+    return median(_speeds(runs, setting))
+
+
+def _speeds(runs: Sequence[Run], setting: Setting) -> list[float]:
+    return [run.questions_per_second for run in runs if run.setting == setting]
+
+
+def _sum(runs: Sequence[Run], setting: Setting, name: str) -> int:
+    """A cost of the first round of this setting, over all questions."""
+    first = next(run for run in runs if run.setting == setting)
+    return sum(getattr(trace.bill, name) for trace in first.traces)
 
 
 @contextmanager
@@ -107,7 +201,7 @@ def run_all(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--dataset", type=Path, help="questions, JSON Lines (default: a world's)")
     add("--corpus", type=Path, help="passages, JSON Lines; with --dataset")
@@ -123,7 +217,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--rounds", type=int, default=1, help="all runs in turn (default: 1)")
     add("--threads", type=int, help="of PyTorch (default: its own choice)")
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     add_loop_arguments(parser)
     return parser
 

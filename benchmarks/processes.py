@@ -16,10 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
-from tqdm import tqdm
-
-from benchmarks.harness.forms import FORMS, ONE, ONE_THREADED, ROOT, Plan, form_figures, run_form
+from benchmarks.harness.forms import FORMS, ONE, ONE_THREADED, Plan, form_figures, run_form
+from benchmarks.harness.processes import ROOT, benchmark_parser, in_turn
 from common.tables import emit_json, print_table
 
 RECIPE = ROOT / "configs" / "t2t_tiny.yaml"
@@ -29,11 +27,7 @@ COLUMNS = ("form", "tokens/s", "to one process", "on the same cores", "median s"
 
 def compare(forms: Sequence[str], plan: Plan, rounds: int, folder: Path) -> dict[str, Any]:
     """Run everyone in turn, and set each beside one process."""
-    results: dict[str, list[dict[str, Any]]] = {form: [] for form in forms}
-    order = [form for _ in range(rounds) for form in forms]
-    for form in (progress := tqdm(order, desc="measuring", unit=" runs")):
-        progress.set_postfix_str(form)
-        results[form].append(run_form(form, plan, folder))
+    results = in_turn(forms, rounds, lambda form: run_form(form, plan, folder))
     one = results.get(ONE, [])
     figures = {form: form_figures(runs, one, plan.warm_up) for form, runs in results.items()}
     for name, form in (
@@ -58,9 +52,7 @@ def compare(forms: Sequence[str], plan: Plan, rounds: int, folder: Path) -> dict
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     forms = [ONE, ONE_THREADED, *FORMS]
     add("--config", type=Path, help="recipe; without one a random model is trained")
@@ -74,7 +66,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--layers", type=int, default=4, help="of the random model (default: 4)")
     add("--seed", type=int, default=0, help="of the random model and samples (default: 0)")
     add("--limit-seconds", type=float, default=1200.0, help="for one run (default: 1200)")
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     add("overrides", nargs="*", metavar="key=value", help="of the recipe, as data.train=FILE")
     return parser
 

@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from benchmarks.harness.processes import benchmark_parser
 from common.tables import emit_json, print_table
 from evaluation.component_scores import recall_at_k
 from evaluation.significance import bootstrap_interval
 from inference.indexes.knowledge_base.entries import Entry
 from inference.indexes.knowledge_base.store import KnowledgeBase
 from inference.opening.arguments import command, positive_int
-from inference.retrieval.vectors import VectorIndex
 from inference.retrieval.passages import load_corpus
+from inference.retrieval.vectors import VectorIndex
 from inference.runs.scores import GoldPassages
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.conditions import ConditionTriplet
@@ -111,14 +112,13 @@ def compare_keys(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--kb", required=True, type=Path, help="knowledge base that build_kb.py wrote")
     add("--corpus", required=True, type=Path, help="the corpus that it was built from")
     add("--dataset", required=True, type=Path, help="questions with supporting facts")
     add("--encoder", default="minilm", help="sentence encoder (default: minilm)")
     add("--limit", type=positive_int, help="only the first so many questions")
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     return parser
 
 

@@ -22,6 +22,7 @@ import torch
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, TrainerCallback
 
+from benchmarks.harness.processes import benchmark_parser
 from common.tables import emit_json, print_table
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
 from training.loop.schedule import Clock
@@ -143,7 +144,7 @@ def compare(ways: dict[str, dict[str, Any]], interval: int) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     recipe = load_config(T2TSettings, CONFIG, list(REQUIRED)).train.save_steps
     add = parser.add_argument
     add("--steps", type=int, default=2 * recipe, help="of each run (default: %(default)s)")
@@ -153,7 +154,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--layers", type=int, default=8, help="of the decoder (default: 8)")
     add("--rank", type=int, default=56, help="of the adapter (default: 56, 4.8 M parameters)")
     add("--folder", type=Path, help="write checkpoints under this folder (default: temporary)")
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     parser.set_defaults(interval=recipe)
     return parser
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks.harness.processes import benchmark_parser
 from benchmarks.scripted_world.gold_world import load_world
 from benchmarks.scripted_world.hierarchy_world import TopicWriters
 from benchmarks.scripted_world.loops import LOOPS, Settings
@@ -115,9 +116,7 @@ def draw(loops: dict[str, Any], out: Path) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--questions", type=positive_int, default=500, help="of 1 to 4 hops (default: 500)")
     add("--loops", nargs="+", choices=LOOPS, default=LOOPS, help="default: all")
@@ -125,7 +124,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--encoder", default="minilm", help="of all indexes; wide-hash needs no model")
     add("--seed", type=int, default=5, help="of the world (default: 5)")
     add("--picture", type=Path, help="draw the curves: .png, .svg or .pdf")
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     return parser
 
 

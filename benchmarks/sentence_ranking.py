@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from benchmarks.harness.processes import benchmark_parser
 from benchmarks.scripted_world.reach import RANKINGS
 from common.tables import emit_json, print_table
 from inference.indexes.hierarchy.graph import NameFinder, TopicGraph
@@ -89,14 +90,11 @@ def measure(records: Sequence[QuestionRecord], encoder: SentenceEncoder) -> dict
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--dataset", required=True, type=Path, help="questions with supporting facts")
     add("--limit", type=positive_int, default=150, help="questions (default: 150)")
     add("--encoder", default="minilm", help="default: minilm")
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     return parser
 
 

@@ -15,6 +15,7 @@ from typing import Any
 # A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
+from benchmarks.harness.processes import benchmark_parser
 from common.tables import emit_json, print_table
 from data_gen.facts.subqueries import relation_question
 from evaluation.component_scores import recall_at_k
@@ -24,15 +25,12 @@ from models.formats.records import QuestionRecord, read_records
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--questions", required=True, type=Path, help="with supporting facts and evidences")
     add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
     add("--weights", type=int, nargs="+", default=[1, 2, 3, 5, 8], help="(default: 1 2 3 5 8)")
     add("--limit", type=int, default=600, help="questions (default: 600)")
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     return parser
 
 

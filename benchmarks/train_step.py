@@ -15,9 +15,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_args
 
-# A script run by path finds its packages even where the project is not installed.
-from tqdm import tqdm
-
 from benchmarks.harness.figures import (
     contestant_figures,
     ratio_rows,
@@ -25,11 +22,17 @@ from benchmarks.harness.figures import (
     ratios,
     table_rows,
 )
-from benchmarks.harness.processes import PartResult, PartRunner, available_threads
+from benchmarks.harness.processes import (
+    PartRunner,
+    available_threads,
+    benchmark_parser,
+    in_turn,
+)
 from benchmarks.harness.settings import CONTESTANTS, LengthDistribution, StepSettings
 from common.errors import UserError
 from common.tables import emit_json, print_table
 
+WORKER = "benchmarks.workers.step"
 COLUMNS = ("step", "weights", "batches", "samples/s", "min", "max", "median s", "peak GiB",
            "real tokens", "")  # fmt: skip
 COMPARED = ("ours over the peer's", "ratio", "min", "max", "batches and weights")
@@ -48,14 +51,10 @@ def compare(
     """
     with tempfile.TemporaryDirectory() as temporary:
         settings.write(Path(temporary))
-        runner = PartRunner(Path(temporary), settings.threads, limit_seconds)
+        runner = PartRunner(Path(temporary), settings.threads, limit_seconds, WORKER)
         workload = _required(runner, "prepare")["workload"]
         parity = _required(runner, "parity")
-        results: dict[str, list[PartResult]] = {name: [] for name in names}
-        order = [name for _ in range(rounds) for name in names]
-        for name in (progress := tqdm(order, desc="measuring", unit=" runs")):
-            progress.set_postfix_str(name)
-            results[name].append(runner.run(name))
+        results = in_turn(names, rounds, runner.run)
     figures = {name: contestant_figures(runs, settings) for name, runs in results.items()}
     return {
         "benchmark": "train_step",
@@ -78,7 +77,7 @@ def _required(runner: PartRunner, part: str) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--backbone", default="smollm2", help="smollm2, a Hugging Face id or a folder")
     add("--encoder", default="minilm", help="sentence encoder of nodes and edges")
@@ -107,7 +106,6 @@ def _parser() -> argparse.ArgumentParser:
         default=list(CONTESTANTS),
         help="measure these alone (default: all)",
     )
-    add("--json", action="store_true", help="accepted as everywhere; the JSON is always printed")
     return parser
 
 

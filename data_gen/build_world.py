@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.files import atomic_directory, atomic_write
 from common.tables import emit_json, print_table
 from data_gen.sources.splits import SPLITS, check_fractions, split_of
@@ -105,7 +106,7 @@ def _write_questions(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("--questions", type=int, required=True, help="number of questions")
     parser.add_argument("--seed", type=int, default=0, help="one seed, one world (default: 0)")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")

@@ -8,49 +8,28 @@ ones and --replace, or with --delete, and only what is new is extracted and embe
 """
 
 import argparse
-import asyncio
-import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
-from common.tables import report_counts
 from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
-from inference.indexes.cost import CostLog
 from inference.indexes.hierarchy.build import (
-    THRESHOLD,
     Chunking,
-    called_names,
-    check_encoder,
+    check_store,
     extract_waiting,
-    refresh,
+    finish,
     register,
 )
-from inference.indexes.hierarchy.graph import TopicGraph
 from inference.indexes.hierarchy.store import HierarchyStore
 from inference.indexes.hierarchy.vectors import SAME_MEANING
-from inference.opening.arguments import (
-    add_corpus_arguments,
-    add_engine_arguments,
-    command,
-    configure_logging,
-    documents_from,
-    engine_options_from,
-    positive_int,
-)
+from inference.opening.arguments import command, engine_options_from, positive_int
 from inference.opening.extractors import IndexerOptions, check_indexer, open_indexer
-from inference.retrieval.passages import Passage
-from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from inference.opening.index_build import IndexBuild, index_parser, run_build
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = index_parser(__doc__, "hierarchy", "sentences and topics", corpus_required=False)
     add = parser.add_argument
-    add_corpus_arguments(parser, required=False)
-    add("--out", required=True, type=Path, help="folder of the hierarchy, new or to add to")
     add("--indexer", choices=("t2t", "prompted"), default="t2t", help="default: %(default)s")
     add(
         "--t2t",
@@ -60,7 +39,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--topic-helper", type=Path, metavar="DIR", help="helper trained for the task 'topic'")
     add("--backbone", default="smollm2", help="model of --indexer prompted (default: %(default)s)")
-    add("--encoder", default="minilm", help="of sentences and topics (default: %(default)s)")
     add("--chunk-tokens", type=positive_int, help="most of a chunk (1200, t2t: what it reads)")
     add("--chunk-overlap", type=int, default=100, help="tokens (default: %(default)s)")
     add(
@@ -78,18 +56,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
     add("--replace", action="store_true", help="documents that changed take the place of the old")
     add("--delete", nargs="+", default=[], metavar="ID", help="take these documents out first")
-    add("--json", action="store_true", help="print the counts as one JSON object")
-    add_engine_arguments(parser)
     return parser
 
 
-async def _extract(
-    arguments: argparse.Namespace,
-    store: HierarchyStore,
-    corpus: list[Passage],
-    encoder: SentenceEncoder,
-    costs: CostLog,
-) -> dict[str, int]:
+async def _extract(given: IndexBuild, store: HierarchyStore) -> dict[str, int]:
+    arguments = given.arguments
     indexer = IndexerOptions(
         arguments.indexer,
         arguments.t2t,
@@ -99,71 +70,34 @@ async def _extract(
         arguments.cache,
         engine_options_from(arguments),
     )
-    opened = open_indexer(indexer, encoder, costs.metered)
+    opened = open_indexer(indexer, given.encoder, given.costs.metered)
     try:
         check_indexer(store, opened.name)
         chunking = Chunking(arguments.chunk_tokens or opened.chunk_tokens, arguments.chunk_overlap)
-        new = register(store, corpus, opened.engine, chunking, arguments.replace)
+        new = register(store, given.corpus, opened.engine, chunking, arguments.replace)
         waiting = len(store.waiting_chunks())
-        with tqdm(total=waiting, desc="extract", unit=" chunks") as bar:
-            calls = await extract_waiting(store, opened.extractor, lambda _: bar.update())
+        calls = await extract_waiting(store, opened.extractor)
     finally:
         await opened.close()
     return {"new documents": new, "chunks extracted now": waiting, **calls}
 
 
-def finish(
-    store: HierarchyStore, encoder: SentenceEncoder, threshold: float | None
-) -> dict[str, Any]:
-    """Embed what is new, merge topics, and count what there is (Table 4).
-
-    threshold: None is the one that the hierarchy was built with.
-    """
-    chosen = float(store.about().get(THRESHOLD, SAME_MEANING)) if threshold is None else threshold
-    waiting = len(store.vectors.unembedded_sentences())
-    with tqdm(total=waiting, desc="embed", unit=" sentences") as bar:
-        refresh(store, encoder, chosen, bar.update)
-    facts = store.facts()
-    called = called_names(store, facts)
-    row_of = {number: row for row, (number, _, _) in enumerate(store.sentences())}
-    merged = {
-        f"{level} names merged": sum(name != key for key, name in names.items())
-        for level, names in called.items()
-    }
-    return {**store.counts(), **TopicGraph(facts, row_of, called).statistics(), **merged}
-
-
-def _run(arguments: argparse.Namespace) -> dict[str, Any]:
-    with CostLog(arguments.out) as costs:
-        return _build(arguments, costs)
-
-
-def _build(arguments: argparse.Namespace, costs: CostLog) -> dict[str, Any]:
-    started = time.perf_counter()
-    corpus = documents_from(arguments)
-    store = HierarchyStore(arguments.out, create=bool(corpus))
-    try:
-        encoder = load_sentence_encoder(arguments.encoder)
+async def _build(given: IndexBuild) -> dict[str, Any]:
+    with closing(HierarchyStore(given.folder, create=bool(given.corpus))) as store:
         # Fails on an index of another encoder before hours of extraction, not after.
-        check_encoder(store, encoder)
+        check_store(store, given.encoder)
         counts: dict[str, Any] = {}
-        if arguments.delete:
-            counts["documents deleted"] = store.delete_documents(arguments.delete)
-        if corpus or store.waiting_chunks():
-            counts |= asyncio.run(_extract(arguments, store, corpus, encoder, costs))
-        counts |= finish(store, encoder, arguments.merge_threshold)
-    finally:
-        store.close()
-    return {**counts, "seconds": round(time.perf_counter() - started, 1)}
+        if given.arguments.delete:
+            counts["documents deleted"] = store.delete_documents(given.arguments.delete)
+        if given.corpus or store.waiting_chunks():
+            counts |= await _extract(given, store)
+        return counts | finish(store, given.encoder, given.arguments.merge_threshold)
 
 
 @command
 def main() -> None:
     """Run the command line."""
-    arguments = _parser().parse_args()
-    configure_logging()
-    counts = _run(arguments)
-    report_counts("Hierarchy in", counts, arguments.out, arguments.json)
+    run_build(_parser(), "Hierarchy", _build)
 
 
 if __name__ == "__main__":

@@ -6,21 +6,16 @@ with further documents alone, and only what is new is extracted and embedded.
 """
 
 import argparse
-import asyncio
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from common.files import atomic_write
-from common.tables import report_counts
 from inference.engines.adapters import DEFAULT_CHECKPOINTS, EXTRACTOR_ADAPTER
 from inference.engines.contract import Engine
-from inference.indexes.cost import CostLog
-from inference.indexes.extraction import HELD, RequestMaker, chunks, held_to
+from inference.indexes.extraction import HELD, RequestMaker, held_to
+from inference.indexes.growing import read_each
 from inference.indexes.knowledge_base.store import (
     LOG_FILE,
     KnowledgeBase,
@@ -30,39 +25,23 @@ from inference.indexes.knowledge_base.store import (
     extend,
     is_built,
 )
-from inference.opening.arguments import (
-    add_corpus_arguments,
-    add_engine_arguments,
-    command,
-    configure_logging,
-    documents_from,
-    engine_options_from,
-)
+from inference.opening.arguments import command
 from inference.opening.components import Component, conditions_requests
-from inference.opening.engine import build_engine
+from inference.opening.index_build import IndexBuild, index_parser, run_build
 from inference.retrieval.passages import Passage
-from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.grammars import conditions_regex
 
 EXTRACTOR_FILE = "extractor.json"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add_corpus_arguments(parser)
-    add(
+    parser = index_parser(__doc__, "knowledge base", "the conditions")
+    parser.add_argument(
         "--extractor",
         type=Path,
         default=DEFAULT_CHECKPOINTS[EXTRACTOR_ADAPTER],
         help="condition extractor's component folder (default: the shipped)",
     )
-    add("--out", required=True, type=Path, help="folder of the knowledge base, new or to add to")
-    add("--encoder", default="minilm", help="sentence encoder of the conditions (default: minilm)")
-    add("--json", action="store_true", help="print the counts as one JSON object")
-    add_engine_arguments(parser)
     return parser
 
 
@@ -76,16 +55,14 @@ async def extract_documents(
     by_content: dict[tuple[str, str], list[Passage]] = {}
     for document in documents:
         by_content.setdefault((document.title, document.text), []).append(document)
-    with tqdm(total=len(documents), desc="extract", unit=" documents") as progress:
 
-        async def extract_one(same: list[Passage]) -> None:
-            [done] = await engine.generate([make_request(same[0])])
-            cut = done.finish_reason == "length"
-            log.append(Output(d.id, d.title, d.text, done.text, cut) for d in same)
-            progress.update(len(same))
+    async def extract(same: list[Passage]) -> None:
+        [done] = await engine.generate([make_request(same[0])])
+        cut = done.finish_reason == "length"
+        log.append(Output(d.id, d.title, d.text, done.text, cut) for d in same)
 
-        for chunk in chunks(list(by_content.values()), 512):
-            await asyncio.gather(*map(extract_one, chunk))
+    async for _ in read_each(list(by_content.values()), extract, "extract", "documents"):
+        pass
 
 
 def check_extractor(folder: Path, component: Component, constrain: bool = False) -> None:
@@ -115,55 +92,34 @@ def _named(extractor: dict[str, str]) -> str:
     return f"{extractor['component']} ({extractor['fingerprint']})"
 
 
-async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
-    with CostLog(arguments.out) as costs:
-        return await _build(arguments, costs)
-
-
-async def _build(arguments: argparse.Namespace, costs: CostLog) -> dict[str, Any]:
-    started = time.perf_counter()
-    encoder = load_sentence_encoder(arguments.encoder)
-    corpus = documents_from(arguments)
-    component = Component.open(arguments.extractor, "tri_rag")
-    check_extractor(arguments.out, component, arguments.constrain)
-    log = OutputLog(arguments.out / LOG_FILE)
+async def _build(given: IndexBuild) -> dict[str, Any]:
+    folder, encoder, constrain = given.folder, given.encoder, given.arguments.constrain
+    component = Component.open(given.arguments.extractor, "tri_rag")
+    check_extractor(folder, component, constrain)
+    log = OutputLog(folder / LOG_FILE)
     # Fails on an index of another encoder before hours of extraction, not after.
-    base = KnowledgeBase.load(arguments.out, encoder) if is_built(arguments.out) else None
-    documents, known = log.missing(corpus)
+    base = KnowledgeBase.load(folder, encoder) if is_built(folder) else None
+    documents, known = log.missing(given.corpus)
     if documents:
-        engine = build_engine(
-            engine_options_from(arguments),
-            backbone=component.backbone,
-            adapters={EXTRACTOR_ADAPTER: component.folder},
-        )
-        try:
-            make_request = conditions_requests(component)
-            if arguments.constrain:
-                make_request = held_to(conditions_regex(), make_request)
-            await extract_documents(costs.metered(engine), make_request, documents, log)
-        finally:
-            await engine.close()
+        make_request = conditions_requests(component)
+        if constrain:
+            make_request = held_to(conditions_regex(), make_request)
+        adapters = {EXTRACTOR_ADAPTER: component.folder}
+        async with given.engine(component.backbone, adapters) as engine:
+            await extract_documents(engine, make_request, documents, log)
     done = base.about["counts"]["documents"] if base else 0
     new = list(log.outputs.values())[done:]
     if new or base is None:
         base = extend(base, new, encoder)
         base.about["encoder"] = encoder.name
-        base.save(arguments.out)
-    return {
-        "extracted now": len(documents),
-        "known before": known,
-        **base.about["counts"],
-        "seconds": round(time.perf_counter() - started, 1),
-    }
+        base.save(folder)
+    return {"extracted now": len(documents), "known before": known, **base.about["counts"]}
 
 
 @command
 def main() -> None:
     """Run the command line."""
-    arguments = _parser().parse_args()
-    configure_logging()
-    counts = asyncio.run(_run(arguments))
-    report_counts("Knowledge base in", counts, arguments.out, arguments.json)
+    run_build(_parser(), "Knowledge base", _build)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.component_scores import score_triples
 from inference.engines.adapters import T2T_ADAPTER
-from inference.indexes.extraction import TripleExtractor, chunks
+from inference.indexes.extraction import TripleExtractor
+from inference.indexes.growing import read_each
 from inference.loops.kind import LoopOptions
 from inference.opening.arguments import (
     add_engine_arguments,
@@ -34,9 +34,7 @@ from models.formats.records import TriplesSample, read_records, write_records
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     texts = parser.add_mutually_exclusive_group(required=True)
     texts.add_argument("--corpus", type=Path, help="JSON Lines of {id, title, text}")
     texts.add_argument("--samples", type=Path, help="JSON Lines of {id, text, triples}, to score")
@@ -54,17 +52,13 @@ async def extract_corpus(
     extractor: TripleExtractor, passages: Sequence[Passage], batch_size: int
 ) -> list[TriplesSample]:
     """Extract in order; several batches wait at the engine, so that it can sort by length."""
-    samples: list[TriplesSample] = []
-    with tqdm(total=len(passages), desc="extract", unit=" passages") as progress:
 
-        async def extract_one(passage: Passage) -> TriplesSample:
-            [triples] = await extractor.extract([passage])
-            progress.update()
-            return TriplesSample(passage.id, passage_text(passage.title, passage.text), triples)
+    async def extract_one(passage: Passage) -> TriplesSample:
+        [triples] = await extractor.extract([passage])
+        return TriplesSample(passage.id, passage_text(passage.title, passage.text), triples)
 
-        for chunk in chunks(passages, 8 * batch_size):
-            samples += await asyncio.gather(*map(extract_one, chunk))
-    return samples
+    parts = read_each(passages, extract_one, "extract", "passages", 8 * batch_size)
+    return [sample async for part in parts for sample in part]
 
 
 def read_texts(arguments: argparse.Namespace) -> tuple[list[Passage], list[TriplesSample]]:

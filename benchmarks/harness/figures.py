@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
-from benchmarks.harness.processes import PartResult
+from benchmarks.harness.processes import GIB, PartResult, figure_ratio
 from benchmarks.harness.settings import CONTESTANTS, StepSettings
 
-GIB = 2**30
 Figure = Literal["speed", "time", "memory"]
 KEYS: dict[Figure, str] = {
     "speed": "samples_per_second",
@@ -114,13 +113,10 @@ def ratios(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
     Samples a second over the peer's (higher is better), seconds over the peer's for `…_lm` and
     memory over the peer's (lower is better).
     """
-
-    def ratio(pair: Comparison) -> float | None:
-        key = KEYS[pair.figure]
-        top, bottom = (figures.get(part, {}).get(key) for part in (pair.ours, pair.peer))
-        return top / bottom if top and bottom else None
-
-    return {name: ratio(pair) for name, pair in COMPARISONS.items()}
+    return {
+        name: figure_ratio(figures, pair.ours, pair.peer, KEYS[pair.figure])
+        for name, pair in COMPARISONS.items()
+    }
 
 
 def ratio_spread(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float] | None]:

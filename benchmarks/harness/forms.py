@@ -17,6 +17,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from benchmarks.harness.processes import GIB, environment
 from models.formats.records import TriplesSample, write_records
 from models.formats.triples import Triple
 
@@ -38,11 +39,9 @@ ZERO2 = {
 ZERO3 = {**ZERO2, "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}
 # Environment of several processes by form; one process needs none.
 FORMS: dict[str, dict[str, str]] = {"ddp": DDP, "fsdp2": FSDP2, "zero2": ZERO2, "zero3": ZERO3}
-ROOT = Path(__file__).resolve().parents[2]
 WORKER = "benchmarks.workers.form"
 # In the launcher's words; a process that a signal ended writes nothing itself.
 _EXIT_CODE = re.compile(r"exitcode: (-?\d+)")
-GIB = 2**30
 # Of a loss, relative; float32 sums in another order differ less, bfloat16 ones more.
 TOLERANCE = 1e-2
 SPECIALS = ("<pad>", "<s>", "</s>")
@@ -80,26 +79,20 @@ def run_form(form: str, plan: Plan, folder: Path) -> dict[str, Any]:
     out = folder / f"{form}.json"
     out.unlink(missing_ok=True)
     count = plan.processes if form in FORMS else 1
-    threads = str(plan.processes if form == ONE_THREADED else 1)
+    threads = plan.processes if form == ONE_THREADED else 1
     command = [sys.executable, *_launcher(form, count), "-m", WORKER, "--out", str(out)]
     command += ["--config", str(plan.config), *plan.overrides, f"output_dir={folder / 'run'}"]
     command += [f"train.batch_size={plan.batch_size // count}", f"train.num_processes={count}"]
     hidden = {"ACCELERATE_USE_CPU", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"}
-    kept = {name: value for name, value in os.environ.items() if name not in hidden}
-    environment = {
-        **kept,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    given = {
+        **{name: value for name, value in environment(threads).items() if name not in hidden},
         # DeepSpeed looks for `ninja` there.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        "CUDA_VISIBLE_DEVICES": "",
-        "TOKENIZERS_PARALLELISM": "false",
         **FORMS.get(form, {}),
     }
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=plan.limit_seconds
+            command, env=given, capture_output=True, text=True, timeout=plan.limit_seconds
         )
     except subprocess.TimeoutExpired:
         return {"status": "timed out"}

@@ -1,17 +1,25 @@
 """Parts of a comparison one at a time, each in a process of its own; failures are results."""
 
+import argparse
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from common.commands import command_parser
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKER = "benchmarks.workers.step"
+GIB = 2**30
+RunT = TypeVar("RunT")
 MEMORY_MESSAGES = ("MemoryError", "not enough memory", "can't allocate memory", "out of memory")
 
 
@@ -40,7 +48,7 @@ class PartRunner:
         folder: Path,
         threads: int,
         limit_seconds: float,
-        worker: str = WORKER,
+        worker: str,
         use_gpu: bool = False,
     ) -> None:
         """worker: module that does one part, run as `python -m WORKER FOLDER PART`.
@@ -50,16 +58,7 @@ class PartRunner:
         self.folder = folder
         self.worker = worker
         self.deadline = time.monotonic() + limit_seconds
-        count = str(threads)
-        hidden = {} if use_gpu else {"CUDA_VISIBLE_DEVICES": ""}
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-            "OMP_NUM_THREADS": count,
-            "MKL_NUM_THREADS": count,
-            **hidden,
-            "TOKENIZERS_PARALLELISM": "false",
-        }
+        self.environment = environment(threads, use_gpu)
 
     def run(self, part: str) -> PartResult:
         """Run one part to its end, its failure or the end of the time."""
@@ -67,15 +66,77 @@ class PartRunner:
         if left <= 0:
             return PartResult("not started: the time was used up")
         command = [sys.executable, "-m", self.worker, str(self.folder), part]
-        try:
-            done = subprocess.run(
-                command, env=self.environment, capture_output=True, text=True, timeout=left
-            )
-        except subprocess.TimeoutExpired:
-            return PartResult("timed out")
-        if done.returncode:
-            return PartResult(_failure(done.returncode, done.stderr))
-        return PartResult("ok", json.loads(done.stdout.splitlines()[-1]))
+        return run_process(command, self.environment, left)
+
+
+def environment(threads: int, use_gpu: bool = False) -> dict[str, str]:
+    """Return a part's environment: the project found, so many threads, no GPU but where asked."""
+    hidden = {} if use_gpu else {"CUDA_VISIBLE_DEVICES": ""}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        **hidden,
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def run_process(
+    command: Sequence[str], environment: Mapping[str, str], limit_seconds: float | None = None
+) -> PartResult:
+    """Run a process to its end; its figures are the JSON object in its last line."""
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=limit_seconds
+        )
+    except subprocess.TimeoutExpired:
+        return PartResult("timed out")
+    if done.returncode:
+        return PartResult(_failure(done.returncode, done.stderr))
+    return PartResult("ok", json.loads(done.stdout.splitlines()[-1]))
+
+
+def in_turn(
+    names: Sequence[str], rounds: int, run: Callable[[str], RunT], what: str = "measuring"
+) -> dict[str, list[RunT]]:
+    """Run everyone in turn, round after round; returns what each gave, by name."""
+    results: dict[str, list[RunT]] = {name: [] for name in names}
+    for name in (progress := tqdm([*names] * rounds, desc=what, unit=" runs")):
+        progress.set_postfix_str(name)
+        results[name].append(run(name))
+    return results
+
+
+def figure_ratio(
+    figures: Mapping[str, Mapping[str, Any]], over: str, under: str, key: str
+) -> float | None:
+    """Return one's figure over another's; None where one has none."""
+    top, bottom = (figures.get(name, {}).get(key) for name in (over, under))
+    return top / bottom if top and bottom else None
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has held.
+
+    From the kernel's own account of it where there is one: `ru_maxrss` counts what the process that
+    started this one held, too.
+    """
+    status = Path("/proc/self/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10
+
+
+def benchmark_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the option --json, which changes nothing here."""
+    parser = command_parser(description)
+    parser.add_argument(
+        "--json", action="store_true", help="accepted as everywhere; the JSON is always printed"
+    )
+    return parser
 
 
 def available_threads() -> int:

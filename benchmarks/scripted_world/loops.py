@@ -9,8 +9,7 @@ from pathlib import Path
 from benchmarks.scripted_world.gold_world import GoldWorld
 from benchmarks.scripted_world.hierarchy_world import TopicWriters, build_index
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
-from benchmarks.scripted_world.trig_nav_world import SubQuestionWriters
-from benchmarks.scripted_world.world_model import WorldModel
+from benchmarks.scripted_world.world_model import SubQuestionWriters, WorldModel
 from inference.engines.contract import Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.indexes.hierarchy.extraction import PromptedChunkExtractor

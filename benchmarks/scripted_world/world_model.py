@@ -27,12 +27,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from benchmarks.scripted_world.gold_world import GoldWorld, answer_from, fill, steps_of
+from benchmarks.scripted_world.gold_world import GoldWorld, answer_from, fill, fits, steps_of
 from benchmarks.scripted_world.scripted_engine import Spoiler, prompt_text
 from inference.engines.contract import Request
+from inference.loops.chain_solver import segment_question, segments
 from models.formats.clues import format_clues, parse_clues
 from models.formats.conditions import ConditionTriplet, anchor, claim, format_conditions
-from models.formats.helpers import NOTHING, format_gap, format_resolution
+from models.formats.helpers import ENOUGH, NOTHING, format_gap, format_resolution
 from models.formats.planning import Plan, PlanAction, format_plan, one_line
 from models.formats.prompts import ANSWER_INSTRUCTION, PLAN_INSTRUCTION
 from models.formats.query_triplets import (
@@ -276,3 +277,44 @@ def last_label(prompt: str, labels: Collection[str]) -> str:
     """Which of the labels stands last."""
     starts = (line.partition(":")[0] for line in reversed(prompt.splitlines()))
     return next((start for start in starts if start in labels), "")
+
+
+class SubQuestionWriters:
+    """What Trig-Nav's requests need beside the writers of `WorldModel`."""
+
+    def __init__(self, model: WorldModel) -> None:
+        """Teach the model Trig-Nav's requests."""
+        self.model = model
+        self.made: dict[str, list[QueryTriplet]] = {}
+        model.by_last_line |= {
+            "Known facts:": self.recall,
+            "Sub-questions:": self.judge,
+            "Triplets:": self.decompose,
+        }
+
+    def recall(self, prompt: str) -> str:
+        """Nobody knows a fictional world by heart."""
+        return NOTHING
+
+    def judge(self, prompt: str) -> str:
+        """The missing facts as questions of their own, those that share an unknown in one."""
+        record = self.model.record(prompt)
+        told = "\n".join(li for li in prompt.splitlines() if not li.startswith("Claimed:"))
+        groups = segments(missing(record, self.model.world.stated(told))) if record else []
+        return "\n".join(self._question(group, record) for group in groups) or ENOUGH
+
+    def decompose(self, prompt: str) -> str:
+        """The triples of a sub-question that it made up, else of a question of the world."""
+        made = self.made.get(value_of(prompt, "Question"))
+        return format_query_triplets(made) if made else self.model.decompose(prompt)
+
+    def _question(self, group: list[QueryTriplet], record: QuestionRecord | None) -> str:
+        """As the world asks for it, where it does: a single fact about something known."""
+        assert record is not None
+        steps = zip(record.evidences, record.question_decomposition, strict=True)
+        asked = [step.question for fact, step in steps if fits(group[0], fact)]
+        if len(group) == 1 and record.type != "intersection" and asked:
+            return asked[0]
+        text = segment_question(group)
+        self.made[text] = group
+        return text

@@ -1,8 +1,6 @@
 """The stages of a data build on synthetic files, one a process: records a second and memory."""
 
-import argparse
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +8,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.processes import peak_bytes
+from common.commands import command_parser
 from data_gen import build_subq, build_triples, merge_shards, to_parquet
 from data_gen.builds.cards import RasFigures, TriplesFigures
 from data_gen.builds.found import PassageItem
@@ -34,7 +34,6 @@ STAGES = (
     "read", "label", "check", "write", "build", "shard_1", "shard_2", "merge", "parquet",
     "read_parquet",
 )  # fmt: skip
-_KIB = 1024
 
 
 def write_texts(path: Path, count: int) -> None:
@@ -211,26 +210,13 @@ def measured(work: Callable[[], int]) -> dict[str, float]:
         "cpu_seconds": cpu_seconds,
         "records_per_second": records / seconds,
         "records_per_cpu_second": records / cpu_seconds,
-        "peak_mib": peak_memory(),
+        "peak_mib": peak_bytes() / 2**20,
     }
-
-
-def peak_memory() -> float:
-    """The most memory that this process has held, in MiB.
-
-    From the kernel's own account of it where there is one: `ru_maxrss` counts what the process that
-    started this one held, too.
-    """
-    status = Path("/proc/self/status")
-    for line in status.read_text().splitlines() if status.exists() else ():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / _KIB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB
 
 
 def main() -> None:
     """Run one stage."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("stage", choices=STAGES)

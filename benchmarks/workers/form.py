@@ -5,12 +5,9 @@
 The main process writes OUT.json. Started alone or by torchrun.
 """
 
-import argparse
 import importlib
 import json
 import logging
-import resource
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +17,8 @@ import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
+from benchmarks.harness.processes import peak_bytes
+from common.commands import command_parser
 from training.loop.schedule import Clock
 from training.recipe.agreement import leave_processes_in_order, together
 from training.recipe.settings import RasSettings, T2TSettings, TriRagSettings, load_config
@@ -32,7 +31,6 @@ SETTINGS: dict[str, type[T2TSettings]] = {
     "tri_rag": TriRagSettings,
     "ras": RasSettings,
 }
-MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class StepTimes(TrainerCallback):
@@ -86,7 +84,7 @@ def measure(config: Path, overrides: list[str]) -> dict[str, Any] | None:
     times = StepTimes()
     trainer.add_callback(times)
     trainer.train()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MEMORY_UNIT
+    peak = peak_bytes()
     peaks = gather_object([peak]) if args.world_size > 1 else [peak]
     if not args.should_save:
         return None
@@ -103,7 +101,7 @@ def measure(config: Path, overrides: list[str]) -> dict[str, Any] | None:
 def main() -> None:
     """Run the command."""
     logging.basicConfig(level=logging.WARNING)
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("overrides", nargs="*")

@@ -3,8 +3,6 @@
 deep_prompt.py starts it: python -m benchmarks.workers.prompt FOLDER {parity,CONTESTANT}
 """
 
-import argparse
-import resource
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +10,10 @@ from typing import Any
 
 import torch
 
+from benchmarks.harness.processes import peak_bytes
 from benchmarks.workers.prompt_contestants import CONTESTANTS, Literal, Ours, PromptSettings, build
-from benchmarks.workers.step import LEARNING_RATE, MEMORY_UNIT
+from benchmarks.workers.step import LEARNING_RATE
+from common.commands import command_parser
 from common.tables import emit_json
 
 PARITY_LENGTH = 24
@@ -66,13 +66,13 @@ def measure(name: str, settings: PromptSettings) -> dict[str, Any]:
         "seconds": seconds[1:],
         "loss": float(loss.detach()),
         "trainable_parameters": sum(p.numel() for p in parameters),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MEMORY_UNIT,
+        "peak_rss_bytes": peak_bytes(),
     }
 
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folder", type=Path, help="folder with settings.json")
     parser.add_argument("part", choices=["parity", *CONTESTANTS])
     arguments = parser.parse_args()

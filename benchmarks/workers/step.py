@@ -3,9 +3,6 @@
 train_step.py starts it: python -m benchmarks.workers.step FOLDER {prepare,parity,CONTESTANT}
 """
 
-import argparse
-import resource
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -13,12 +10,13 @@ from typing import Any
 
 import torch
 
+from benchmarks.harness.processes import peak_bytes
 from benchmarks.harness.settings import CONTESTANTS, Contestant, StepModel, StepSettings
 from benchmarks.harness.workload import Workload, read_workload, summary, write_workload
+from common.commands import command_parser
 from common.tables import emit_json
 
 LEARNING_RATE = 1e-4
-MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def build_step(contestant: Contestant, workload: Workload, settings: StepSettings) -> StepModel:
@@ -64,7 +62,7 @@ def measure(contestant: Contestant, workload: Workload, settings: StepSettings) 
         "real_token_share": real / sum(padded[1:]),
         "losses": losses[1:],
         "trainable_parameters": sum(p.numel() for p in parameters),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MEMORY_UNIT,
+        "peak_rss_bytes": peak_bytes(),
     }
 
 
@@ -86,7 +84,7 @@ def run(part: str, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folder", type=Path, help="folder with settings.json and the samples")
     parser.add_argument("part", choices=["prepare", "parity", *CONTESTANTS])
     arguments = parser.parse_args()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.loop_runs import Run, Setting, report
+from benchmarks.loop import Run, Setting, report
 from inference.loops.kind import LoopOptions
 from inference.loops.trace import Trace
 from tests.benchmarks.commands import last_json, run_benchmark

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
+from inference.indexes.growing import DuplicateDocumentError
 from inference.indexes.hierarchy.build import Chunking, extract_waiting, refresh, register
 from inference.indexes.hierarchy.extraction import (
     Extracted,
@@ -30,7 +31,6 @@ from inference.indexes.hierarchy.store import (
     HierarchyStore,
 )
 from inference.indexes.hierarchy.vectors import alike_pairs, merged_names
-from inference.indexes.knowledge_base.store import DuplicateDocumentError
 from inference.retrieval.passages import IndexMismatchError, Passage
 from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.topic_triplets import TopicTriplet, format_topic_triplets

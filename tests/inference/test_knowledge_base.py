@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference.indexes.growing import DuplicateDocumentError
 from inference.indexes.knowledge_base.entries import Entry, EntryTable, clean_output, condition_key
 from inference.indexes.knowledge_base.store import (
-    DuplicateDocumentError,
     KnowledgeBase,
     KnowledgeBaseError,
     Output,

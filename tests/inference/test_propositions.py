@@ -14,10 +14,10 @@ from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, WideHashEncoder
 from benchmarks.scripted_world.world_model import WorldModel
 from common.errors import RecordError
-from inference.build_propositions import add_to_index, new_documents
+from inference.build_propositions import add_to_index
 from inference.engines.contract import EngineError, Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
-from inference.indexes.knowledge_base.store import DuplicateDocumentError
+from inference.indexes.growing import DuplicateDocumentError
 from inference.indexes.propositions.index import PropositionIndex, open_index
 from inference.indexes.propositions.parts import Document, PropositionIndexError
 from inference.indexes.propositions.search import PassageSearch, PropositionSearch, ranked
@@ -187,7 +187,7 @@ async def test_an_addition_costs_what_it_adds(world: GoldWorld, tmp_path: Path) 
 
     loaded = PropositionIndex.load(tmp_path / "grown", encoder, "model")
     assert contents(loaded) == contents(index) and encoder.texts == embedded
-    new = new_documents(loaded, world.passages)
+    new = loaded.missing(world.passages)
     assert [passage.id for passage in new] == [passage.id for passage in world.passages[150:]]
     await add_to_index(loaded, new, extractor_of(engine), tmp_path / "grown")
     assert len(engine.requests) == 200
@@ -219,7 +219,7 @@ async def test_a_build_that_failed_goes_on_where_it_was(world: GoldWorld, tmp_pa
         await add_to_index(PropositionIndex(ENCODER), world.passages, extractor, tmp_path, 30)
     index = PropositionIndex.load(tmp_path, ENCODER)
     assert list(index.documents) == [passage.id for passage in world.passages[:60]]
-    await add_to_index(index, new_documents(index, world.passages), extractor, tmp_path, 30)
+    await add_to_index(index, index.missing(world.passages), extractor, tmp_path, 30)
     whole = open_index(tmp_path, ENCODER)
     assert contents(whole) == contents(index_of(*world_documents(world)))
     # Of the part that was lost, only what had no answer yet was asked again.
@@ -280,6 +280,6 @@ def test_two_runs_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 def test_an_id_that_stands_for_two_texts_is_refused() -> None:
     index = PropositionIndex(ENCODER)
     first = Passage("p", "Dawn", "A film.")
-    assert new_documents(index, [first, first]) == [first]
+    assert index.missing([first, first]) == [first]
     with pytest.raises(DuplicateDocumentError, match="'p' is there already"):
-        new_documents(index, [first, Passage("p", "Dawn", "A town.")])
+        index.missing([first, Passage("p", "Dawn", "A town.")])

@@ -16,6 +16,7 @@ import pytest
 import inference.ask
 import inference.build_propositions
 import inference.evaluate
+import inference.opening.index_build
 import inference.opening.loop
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
@@ -80,7 +81,7 @@ def engines(world: GoldWorld, monkeypatch: pytest.MonkeyPatch) -> list[ScriptedE
         opened.append(engine)
         return engine
 
-    monkeypatch.setattr(inference.build_propositions, "build_engine", open_engine)
+    monkeypatch.setattr(inference.opening.index_build, "build_engine", open_engine)
     monkeypatch.setattr(inference.opening.loop, "build_engine", open_engine)
     return opened
 

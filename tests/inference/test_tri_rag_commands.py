@@ -9,6 +9,7 @@ import pytest
 
 import inference.build_kb
 import inference.evaluate
+import inference.opening.index_build
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Request
 from models.formats.records import PassageRecord, QuestionRecord, write_records
@@ -55,7 +56,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
         opened.append(ScriptedEngine(extract))
         return opened[-1]
 
-    monkeypatch.setattr(inference.build_kb, "build_engine", open_engine)
+    monkeypatch.setattr(inference.opening.index_build, "build_engine", open_engine)
     return opened
 
 

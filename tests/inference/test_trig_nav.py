@@ -6,8 +6,7 @@ import pytest
 
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text, text_input
-from benchmarks.scripted_world.trig_nav_world import SubQuestionWriters
-from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
+from benchmarks.scripted_world.world_model import UNKNOWN, SubQuestionWriters, WorldModel
 from inference.engines.contract import Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings

@@ -1,21 +1,30 @@
 """Documents into a hierarchy and out of it, chunk by chunk, and vectors brought up to date."""
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from tqdm import tqdm
 
 from inference.engines.contract import Engine
 from inference.indexes.extraction import chunks as slices
+from inference.indexes.growing import check_encoder, read_each
 from inference.indexes.hierarchy.extraction import ChunkExtractor, chunk_text
+from inference.indexes.hierarchy.graph import TopicGraph
 from inference.indexes.hierarchy.store import HierarchyStore, StoredChunk, StoredFact
-from inference.indexes.hierarchy.vectors import LEVELS, alike_pairs, label_key, merged_names
-from inference.retrieval.passages import IndexMismatchError, Passage
+from inference.indexes.hierarchy.vectors import (
+    LEVELS,
+    SAME_MEANING,
+    alike_pairs,
+    label_key,
+    merged_names,
+)
+from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import SentenceEncoder
 from models.formats.prompts import passage_text
 
-_AT_ONCE = 512
 _DOCUMENTS = 1024
 logger = logging.getLogger(__name__)
 ENCODER = "encoder"
@@ -72,7 +81,6 @@ def register(
 async def extract_waiting(
     store: HierarchyStore,
     extractor: ChunkExtractor,
-    on_chunk: Callable[[StoredChunk], object] | None = None,
 ) -> Counter[str]:
     """Extract every chunk that waits, each on the disk as soon as it is there; returns the costs.
 
@@ -87,36 +95,25 @@ async def extract_waiting(
             costs["LLM calls"] += 1
             costs["input tokens"] += done.input_tokens
             costs["output tokens"] += done.output_tokens
-        if on_chunk is not None:
-            on_chunk(chunk)
 
-    for part in slices(store.waiting_chunks(), _AT_ONCE):
-        await asyncio.gather(*map(extract_one, part))
+    async for _ in read_each(store.waiting_chunks(), extract_one, "extract", "chunks"):
+        pass
     return costs
 
 
-def check_encoder(store: HierarchyStore, encoder: SentenceEncoder) -> None:
+def check_store(store: HierarchyStore, encoder: SentenceEncoder) -> None:
     """Raise IndexMismatchError, naming both, where a hierarchy has vectors of another encoder."""
     about = store.about()
-    if about.get(FINGERPRINT, encoder.fingerprint) != encoder.fingerprint:
-        raise IndexMismatchError(
-            f"the hierarchy was built with the encoder {about[ENCODER]}, and {encoder.name} is "
-            "given. Use the first with --encoder, or build another hierarchy"
-        )
+    if FINGERPRINT in about:
+        check_encoder("hierarchy", about[ENCODER], about[FINGERPRINT], encoder)
 
 
-def refresh(
-    store: HierarchyStore,
-    encoder: SentenceEncoder,
-    threshold: float,
-    on_embedded: Callable[[int], object] | None = None,
-) -> None:
+def refresh(store: HierarchyStore, encoder: SentenceEncoder, threshold: float) -> None:
     """Embed new sentences and topics, find which topics mean the same, drop topics without a fact.
 
-    `on_embedded` hears how many sentences are done. May be killed at any time and called again.
-    Raises IndexMismatchError.
+    May be killed at any time and called again. Raises IndexMismatchError.
     """
-    check_encoder(store, encoder)
+    check_store(store, encoder)
     about = store.about()
     if about.get(THRESHOLD, str(threshold)) != str(threshold):
         logger.info("topics are compared anew, at %s in place of %s", threshold, about[THRESHOLD])
@@ -124,13 +121,12 @@ def refresh(
             store.vectors.delete_labels(level, store.vectors.labels(level, encoder.dimension)[0])
     store.note({ENCODER: encoder.name, FINGERPRINT: encoder.fingerprint, THRESHOLD: str(threshold)})
     waiting = store.vectors.unembedded_sentences()
-    for start in range(0, len(waiting), _SENTENCES):
-        part = waiting[start : start + _SENTENCES]
-        # A sentence says "she"; its document's title says who.
-        vectors = encoder.encode([passage_text(title, text) for _, title, text in part])
-        store.vectors.put_sentence_vectors([number for number, _, _ in part], vectors)
-        if on_embedded is not None:
-            on_embedded(len(part))
+    with tqdm(total=len(waiting), desc="embed", unit=" sentences") as bar:
+        for part in slices(waiting, _SENTENCES):
+            # A sentence says "she"; its document's title says who.
+            vectors = encoder.encode([passage_text(title, text) for _, title, text in part])
+            store.vectors.put_sentence_vectors([number for number, _, _ in part], vectors)
+            bar.update(len(part))
     counts = label_counts(store.facts())
     for level in LEVELS:
         _refresh_labels(store, level, counts[level], encoder, threshold)
@@ -177,3 +173,22 @@ def called_names(store: HierarchyStore, facts: list[StoredFact]) -> dict[str, di
     """By level, what each topic's key is called after merging."""
     counts = label_counts(facts)
     return {level: merged_names(counts[level], store.vectors.alike(level)) for level in LEVELS}
+
+
+def finish(
+    store: HierarchyStore, encoder: SentenceEncoder, threshold: float | None
+) -> dict[str, Any]:
+    """Embed what is new, merge topics, and count what there is (Table 4).
+
+    threshold: None is the one that the hierarchy was built with.
+    """
+    chosen = float(store.about().get(THRESHOLD, SAME_MEANING)) if threshold is None else threshold
+    refresh(store, encoder, chosen)
+    facts = store.facts()
+    called = called_names(store, facts)
+    row_of = {number: row for row, (number, _, _) in enumerate(store.sentences())}
+    merged = {
+        f"{level} names merged": sum(name != key for key, name in names.items())
+        for level, names in called.items()
+    }
+    return {**store.counts(), **TopicGraph(facts, row_of, called).statistics(), **merged}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inference.indexes.hierarchy.build import called_names, check_encoder
+from inference.indexes.hierarchy.build import called_names, check_store
 from inference.indexes.hierarchy.graph import NameFinder, Rows, TopicGraph, best_rows, linked_rows
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
 from inference.retrieval.open_retriever import RANK_CONSTANT
@@ -76,7 +76,7 @@ class HierarchyIndex:
         """
         store = HierarchyStore(folder)
         try:
-            check_encoder(store, encoder)
+            check_store(store, encoder)
             counts = store.counts()
             waiting = counts["chunks not extracted yet"]
             if waiting or store.vectors.unembedded_sentences():

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import UserError
+from inference.indexes.growing import new_documents
 from inference.indexes.hierarchy.extraction import Extracted
 from inference.indexes.hierarchy.vectors import VectorTables
-from inference.indexes.knowledge_base.store import DuplicateDocumentError
 from inference.retrieval.passages import Passage
 
 STORE_FILE = "hierarchy.sqlite"
@@ -157,29 +157,24 @@ class HierarchyStore:
         Raises:
             DuplicateDocumentError: an id that stands for another title or text already.
         """
-        new = 0
+        chunks_of = {passage.id: chunks for passage, chunks in documents}
+        new = new_documents(
+            [passage for passage, _ in documents],
+            self.document_text,
+            lambda passage: (passage.title, passage.text),
+            "or replace what is there with --replace",
+        )
         with self._connection as connection:
-            for passage, chunks in documents:
-                row = connection.execute(
-                    "SELECT title, text FROM documents WHERE id = ?", (passage.id,)
-                ).fetchone()
-                if row == (passage.title, passage.text):
-                    continue
-                if row is not None:
-                    raise DuplicateDocumentError(
-                        f"document '{passage.id}' is there already with another title or text. "
-                        "Give it an id of its own, or replace what is there with --replace"
-                    )
+            for passage in new:
                 number = connection.execute(
                     "INSERT INTO documents (id, title, text) VALUES (?, ?, ?)",
                     (passage.id, passage.title, passage.text),
                 ).lastrowid
                 connection.executemany(
                     "INSERT INTO chunks (document, place, text) VALUES (?, ?, ?)",
-                    [(number, place, text) for place, text in enumerate(chunks)],
+                    [(number, *chunk) for chunk in enumerate(chunks_of[passage.id])],
                 )
-                new += 1
-        return new
+        return len(new)
 
     def delete_documents(self, ids: Iterable[str]) -> int:
         """Take documents out with everything that only they gave; returns how many there were."""

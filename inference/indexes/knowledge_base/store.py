@@ -9,6 +9,7 @@ from typing import Any
 
 from common.errors import UserError
 from common.files import AppendLog, atomic_directory, atomic_write
+from inference.indexes.growing import check_encoder, new_documents
 from inference.indexes.knowledge_base.entries import (
     Entry,
     EntryTable,
@@ -17,7 +18,7 @@ from inference.indexes.knowledge_base.entries import (
     write_entries,
 )
 from inference.retrieval.dense import DenseRetriever
-from inference.retrieval.passages import IndexMismatchError, Passage
+from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import SentenceEncoder
 from models.formats.fields import FieldReader
 from models.formats.prompts import passage_text
@@ -29,10 +30,6 @@ INDEX_FOLDER = "index"
 ABOUT_FILE = "about.json"
 
 
-class DuplicateDocumentError(UserError, ValueError):
-    """Two different documents under one id; the message names it."""
-
-
 @dataclass(frozen=True)
 class Output:
     """One document and the extractor's output; `was_cut` at the token limit."""
@@ -42,10 +39,6 @@ class Output:
     text: str
     output: str
     was_cut: bool
-
-    def says_the_same(self, passage: Passage) -> bool:
-        """Whether a passage is the document that this was written about."""
-        return (self.title, self.text) == (passage.title, passage.text)
 
 
 class OutputLog:
@@ -63,27 +56,21 @@ class OutputLog:
         self._log.append(asdict(output) for output in new)
         self.outputs.update((output.id, output) for output in new)
 
-    def missing(self, passages: Iterable[Passage]) -> tuple[list[Passage], int]:
+    def missing(self, passages: Sequence[Passage]) -> tuple[list[Passage], int]:
         """Documents that no output is known of, each id once, and how many were known already.
 
         Raises:
             DuplicateDocumentError: an id that stands for two different documents.
         """
-        new: dict[str, Passage] = {}
-        known = 0
-        for passage in passages:
-            logged, given = self.outputs.get(passage.id), new.get(passage.id)
-            same = logged.says_the_same(passage) if logged else given in (None, passage)
-            if not same:
-                raise DuplicateDocumentError(
-                    f"document '{passage.id}' is there already with another title or text. Give "
-                    "it an id of its own, or build a new knowledge base"
-                )
-            if logged or given:
-                known += 1
-            else:
-                new[passage.id] = passage
-        return list(new.values()), known
+
+        def known(name: str) -> tuple[str, str] | None:
+            output = self.outputs.get(name)
+            return (output.title, output.text) if output else None
+
+        new = new_documents(
+            passages, known, lambda p: (p.title, p.text), "or build a new knowledge base"
+        )
+        return new, len(passages) - len(new)
 
 
 def _output(where: str, record: Mapping[str, Any]) -> Output:
@@ -178,11 +165,9 @@ def extend(
         KnowledgeBaseError: nothing that was written is of use, and there is no base yet.
         IndexMismatchError: the base was built with another encoder.
     """
-    if base is not None and base.retriever.encoder.fingerprint != encoder.fingerprint:
-        raise IndexMismatchError(
-            f"the knowledge base was built with the encoder {base.retriever.encoder.name}, and "
-            f"{encoder.name} is to be added with. Use the first, or build anew"
-        )
+    if base is not None:
+        own = base.retriever.encoder
+        check_encoder("knowledge base", own.name, own.fingerprint, encoder)
     about = dict(base.about) if base else {}
     counts = Counter(about.get("counts", {}))
     table = EntryTable(base.entries if base else [])

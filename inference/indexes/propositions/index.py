@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from inference.indexes.growing import new_documents
 from inference.indexes.propositions.parts import (
     REMEDY,
     Document,
@@ -14,9 +15,10 @@ from inference.indexes.propositions.parts import (
     read_part,
     write_part,
 )
-from inference.retrieval.passages import clean_queries
+from inference.retrieval.passages import Passage, clean_queries
 from inference.retrieval.vectors import VectorIndex
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
+from models.formats.passages import passage_key
 from models.formats.planning import one_line
 from models.formats.triples import Triple
 
@@ -77,6 +79,14 @@ class PropositionIndex:
     def propositions(self) -> list[Proposition]:
         """All of them, in the order in which they were first stated."""
         return self.table.propositions
+
+    def missing(self, corpus: Sequence[Passage]) -> list[Passage]:
+        """Return the documents that are to be added, each id once.
+
+        Raises:
+            DuplicateDocumentError: an id that stands for two texts, there or in the corpus.
+        """
+        return new_documents(corpus, self.documents.get, passage_key)
 
     def add(self, documents: Sequence[Document]) -> Part:
         """Add passages; only propositions that are new are embedded.
