@@ -21,8 +21,7 @@ from tqdm import tqdm
 
 from benchmarks.harness.processes import benchmark_parser
 from benchmarks.scripted_world.gold_world import load_world
-from benchmarks.scripted_world.hierarchy_world import TopicWriters
-from benchmarks.scripted_world.loops import LOOPS, Settings
+from benchmarks.scripted_world.loops import LOOPS, Settings, TopicWriters
 from benchmarks.scripted_world.measure import Conditions, answer_all, summarise
 from benchmarks.scripted_world.reach import questions_in_reach, th_rag_reach
 from benchmarks.scripted_world.scripted_engine import open_encoder

@@ -1,14 +1,17 @@
 """The rooms of the code and the arrows between them, which tests hold and a page shows.
 
-    trivium rooms [--write]
+    trivium rooms [--write | --bags]
 
-Prints the picture of docs/architecture.md; with --write puts it there.
+Prints the picture of docs/architecture.md; with --write puts it there. With --bags prints how far
+the objects go that carry what a person chose.
 """
 
 import ast
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import networkx
 
@@ -16,6 +19,7 @@ from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.files import atomic_write
 from common.provenance import ROOT
+from common.tables import print_table
 
 # From the ground floor upwards: a room imports itself and rooms below.
 FLOORS = (
@@ -74,6 +78,12 @@ APART = {"training": {"inference", "data_gen"}, "evaluation": {"models"}}
 WITH_COMMANDS = frozenset({"data_gen", "training", "inference", "benchmarks"})
 # Measurements and front ends see everything, which no picture is needed for.
 NOT_DRAWN = frozenset({"benchmarks", "demo", "slurm", "trivium"})
+# Objects of options, by the function that takes them first.
+BAGS = {
+    "train_ras": "training.recipe.settings.T2TSettings",
+    "open_loop": "inference.loops.kind.LoopOptions",
+    "run_evaluation": "inference.runs.evaluation.Evaluation",
+}
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- made by `trivium rooms --write` -->\n", "<!-- end -->\n"
 
@@ -87,7 +97,13 @@ def main() -> None:
     """Run the command."""
     parser = command_parser(__doc__)
     parser.add_argument("--write", action="store_true", help="put the picture into the page")
-    if not parser.parse_args().write:
+    parser.add_argument("--bags", action="store_true", help="count who takes options, and what of")
+    arguments = parser.parse_args()
+    if arguments.bags:
+        for first, bag in BAGS.items():
+            show_bag(first, takers(bag))
+        return
+    if not arguments.write:
         print(picture(), end="")
         return
     text = PAGE.read_text(encoding="utf-8")
@@ -108,6 +124,11 @@ def modules() -> dict[str, Path]:
     return found
 
 
+def parsed(path: Path) -> ast.Module:
+    """Return a file's syntax tree."""
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+
+
 def room(path: Path) -> str:
     """Return the room that a file lies in."""
     return path.parent.as_posix()
@@ -115,7 +136,7 @@ def room(path: Path) -> str:
 
 def imports(path: Path) -> set[str]:
     """Return the project's modules that a file imports, anywhere in it but for type checkers."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    tree = parsed(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             node.body = []
@@ -171,6 +192,109 @@ def with_picture(text: str) -> str:
     if not begin or not end:
         raise PageError(f"{PAGE}: no lines {BEGIN.strip()} and {END.strip()} around the picture")
     return f"{before}{BEGIN}{picture()}{END}{after}"
+
+
+class Taker(NamedTuple):
+    """A parameter that takes a bag: whose it is, and the bag's fields that its function names.
+
+    passed: whether the function hands the whole bag on.
+    """
+
+    path: Path
+    function: str
+    fields: frozenset[str]
+    passed: bool
+
+
+def takers(bag: str) -> list[Taker]:
+    """Return every parameter of a bag's class, of a subclass or of a class that holds a bag.
+
+    bag: a class by its module and name. A class holds a bag that has one as an annotated field.
+    """
+    named = {name: _qualified(name) for name in modules()}
+    trees = {name: parsed(path) for name, path in modules().items()}
+    bags: set[str] = set()
+    found = {bag}
+    while bags != found:
+        bags = set(found)
+        for name, tree in trees.items():
+            for node in ast.walk(tree):
+                match node:
+                    case ast.ClassDef():
+                        fields = (f.annotation for f in node.body if isinstance(f, ast.AnnAssign))
+                        if any(
+                            _mentions(part, named[name], bags) for part in (*node.bases, *fields)
+                        ):
+                            found.add(f"{name}.{node.name}")
+                    case ast.Assign(
+                        targets=[ast.Name(id=variable)], value=ast.Call(keywords=given)
+                    ):
+                        if any(
+                            k.arg == "bound" and _mentions(k.value, named[name], bags)
+                            for k in given
+                        ):
+                            found.add(f"{name}.{variable}")
+    return [
+        taker
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for taker in _takers(modules()[name], node, named[name], bags)
+    ]
+
+
+def _takers(
+    path: Path,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    named: dict[str, str],
+    bags: set[str],
+) -> Iterator[Taker]:
+    given = function.args
+    for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs):
+        if parameter.annotation is None or not _mentions(parameter.annotation, named, bags):
+            continue
+        read = [
+            node.attr
+            for node in ast.walk(function)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == parameter.arg
+        ]
+        uses = sum(
+            isinstance(node, ast.Name) and node.id == parameter.arg for node in ast.walk(function)
+        )
+        yield Taker(path, function.name, frozenset(read), uses > len(read))
+
+
+def _qualified(name: str) -> dict[str, str]:
+    """Names of classes and variables in a module by what they are called there."""
+    names: dict[str, str] = {}
+    for node in ast.walk(parsed(modules()[name])):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+        elif isinstance(node, ast.ClassDef):
+            names[node.name] = f"{name}.{node.name}"
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            names[node.targets[0].id] = f"{name}.{node.targets[0].id}"
+    return names
+
+
+def _mentions(annotation: ast.expr, named: dict[str, str], bags: set[str]) -> bool:
+    """Whether a type is a bag or holds one; a class as a value, or a function of one, is none."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        annotation = ast.parse(annotation.value, mode="eval").body
+    words = {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
+    return not words & {"type", "Callable"} and any(named.get(word) in bags for word in words)
+
+
+def show_bag(first: str, found: Sequence[Taker]) -> None:
+    """Print how many files and parameters take a bag, and those that need two fields at most."""
+    files = {taker.path for taker in found}
+    rooms = {room(path) for path in files}
+    print(f"{first}: {len(found)} parameters in {len(files)} files of {len(rooms)} rooms")
+    few = [t for t in found if not t.passed and len(t.fields) <= 2]
+    rows = [[t.path.as_posix(), t.function, ", ".join(sorted(t.fields))] for t in few]
+    print_table(f"{first}: at most two fields", ["file", "function", "fields"], rows)
 
 
 def _node(floor: str) -> str:

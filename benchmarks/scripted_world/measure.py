@@ -13,8 +13,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.scripted_world.gold_world import GoldWorld
-from benchmarks.scripted_world.hierarchy_world import TopicWriters
-from benchmarks.scripted_world.loops import Settings, WorldLoops
+from benchmarks.scripted_world.loops import Settings, TopicWriters, WorldLoops
 from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
 from evaluation.answers import exact_match
 from evaluation.significance import bootstrap_interval

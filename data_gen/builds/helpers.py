@@ -15,7 +15,6 @@ from data_gen.builds.found import Found
 from data_gen.builds.questions import QuestionReader, load_corpus, world_triples
 from data_gen.builds.shards import Deal, Reading
 from data_gen.facts.held_out import wording
-from data_gen.facts.passage_search import PassageFinder
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.solving_steps import solving_steps
 from data_gen.samples.helpers import (
@@ -29,7 +28,7 @@ from data_gen.samples.helpers import (
     topic_samples,
 )
 from data_gen.samples.labels import CheckedSamples, check_labels
-from data_gen.samples.material import Material, SampleMaker, SampleOptions
+from data_gen.samples.material import Material, PassageFinder, SampleMaker, SampleOptions
 from data_gen.sources.arguments import NamedPath, add_question_options, named_path, source_entry
 from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.counts import CountTokens, PlacedCounts

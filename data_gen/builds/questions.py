@@ -11,8 +11,8 @@ from typing import Protocol
 from tqdm import tqdm
 
 from data_gen.facts.held_out import HeldOutQuestions
-from data_gen.facts.passage_search import PassageSearch
 from data_gen.facts.solving_steps import SolvingStep, evidence_titles, solving_steps
+from data_gen.samples.material import PassageSearch
 from data_gen.samples.trajectories import Retrieved
 from data_gen.sources.arguments import NamedPath, SkippedRecords, source_entry
 from data_gen.sources.open_source import read_questions

@@ -1,8 +1,9 @@
 """(c) Let a base model answer each question without context (RAS Algorithm 1, line 3)."""
 
 import argparse
+from dataclasses import dataclass
 
-from data_gen.hotpot_subq.direct_answers import DirectAnswering
+from data_gen.hotpot_subq.labelling import Decision
 from data_gen.hotpot_subq.run import (
     ENDPOINT_TIMEOUT,
     PromptLimit,
@@ -15,9 +16,36 @@ from data_gen.hotpot_subq.run import (
 from data_gen.hotpot_subq.stage import AttemptWriter, StagePlan, run_stage
 from data_gen.sources.arguments import NamedPath
 from data_gen.teacher.open_teacher import Teacher, backbone_teacher, endpoint_teacher
-from data_gen.teacher.prompts import DIRECT_VERSION
+from data_gen.teacher.prompts import DIRECT_VERSION, Asker, TeacherCall, direct_prompt
+from evaluation.answers import exact_match
+from inference.engines.contract import Request, Sampling
+from models.formats.records import QuestionRecord
 
 MAX_NEW_TOKENS = 32
+STAGE = "direct"
+RIGHT, WRONG = "answered right", "answered wrong"
+
+
+@dataclass(frozen=True)
+class DirectAnswering:
+    """Asks one question after another, greedy; the answer ends at its line's end."""
+
+    limit: PromptLimit
+    max_new_tokens: int = MAX_NEW_TOKENS
+
+    async def decide(self, record: QuestionRecord, asker: Asker) -> Decision:
+        """Kept where the answer equals one of the record's after normalisation (EM).
+
+        Raises CallFailedError, RunStoppedError.
+        """
+        sampling = Sampling(self.max_new_tokens, stop=("\n",))
+        request = Request(prompt=direct_prompt(record.question), sampling=sampling)
+        if not self.limit.fits(request):
+            return Decision(record, "prompt above the token limit")
+        call = TeacherCall(request, DIRECT_VERSION, STAGE, record.id, record.answer)
+        prediction = (await asker.ask(call)).text.strip()
+        right = exact_match(prediction, record.answers) == 1.0
+        return Decision(record, RIGHT if right else WRONG, kept=right, prediction=prediction)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
         "max_new_tokens": options.max_new_tokens,
     }
     files = question_files(options, [NamedPath("hotpotqa", path) for path in options.questions])
-    plan = StagePlan("direct", files, stage.decide, teacher, AttemptWriter, settings)
+    plan = StagePlan(STAGE, files, stage.decide, teacher, AttemptWriter, settings)
     run_stage(plan, options)
 
 

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TextIO
+from typing import Any, NoReturn, Protocol, Self, TextIO
 
 from tqdm import tqdm
 
 from common.errors import UserError
 from common.files import atomic_directory
 from common.tables import emit_json, print_table, report
-from data_gen.hotpot_subq.direct_answers import Attempt
 from data_gen.hotpot_subq.documents import QuestionFiles
 from data_gen.hotpot_subq.labelling import Decide, Decision, DecisionCounts
 from data_gen.hotpot_subq.run import call_limits, prices
@@ -25,7 +24,8 @@ from data_gen.teacher.journal import Journal, read_journal
 from data_gen.teacher.open_teacher import Teacher
 from data_gen.teacher.prompts import Asker
 from data_gen.teacher.spending import Estimate, RunBill
-from models.formats.records import QuestionRecord
+from models.formats.fields import FieldReader
+from models.formats.records import QuestionRecord, read_records
 
 KEPT_FILE = "questions.jsonl"
 LEFT_OUT_FILE = "left_out.jsonl"
@@ -105,6 +105,32 @@ class QuestionWriter:
         """End the files."""
         self._kept.close()
         self._left_out.close()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What the base model answered to a question, and whether it is an answer of the record."""
+
+    id: str
+    prediction: str
+    right: bool
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        """Read one attempt. Raises RecordError."""
+        reader = FieldReader(record, where)
+        if not isinstance(reader.record.get("right"), bool):
+            raise reader.fail("right", "is not true or false", "Write true or false")
+        return cls(reader.text("id"), reader.text("prediction", ""), reader.record["right"])
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object that `from_json` reads back."""
+        return dict(vars(self))
+
+
+def read_right_ids(path: str | Path) -> set[str]:
+    """Ids of the questions that were answered right, of a file of attempts. Raises RecordError."""
+    return {attempt.id for attempt in read_records(path, Attempt) if attempt.right}
 
 
 class AttemptWriter:

@@ -11,10 +11,9 @@ from tqdm import tqdm
 
 from common.errors import RecordError
 from data_gen.facts.entities import entity_key, mentions, same_fact
-from data_gen.facts.passage_search import PassageSearch
 from data_gen.facts.query_steps import QueryStep, placeholder
 from data_gen.facts.solving_steps import passage_origin, solving_steps
-from data_gen.samples.material import Material, sample_id
+from data_gen.samples.material import Material, PassageSearch, sample_id
 from data_gen.streaming.groups import DiskGroups
 from data_gen.world.passages import Passage, write_passages
 from data_gen.world.population import build_population

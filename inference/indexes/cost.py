@@ -1,25 +1,57 @@
-"""What it cost to make an index: model calls, tokens and seconds, over all its additions.
+"""What model calls cost: the bill of an answer, and the log of an index over all its additions.
 
-Every builder writes it in the same way, as lines of `indexing_cost.jsonl` in the index's folder; a
-line every few seconds, so that a build that is killed keeps what it paid for. Indexes made before
-this file was written have none.
+Every builder writes the log in the same way, as lines of `indexing_cost.jsonl` in the index's
+folder; a line every few seconds, so that a build that is killed keeps what it paid for. Indexes
+made before this file was written have none.
 """
 
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from common.files import AppendLog
-from inference.engines.bill import Bill
 from inference.engines.contract import Completion, Engine, Health, Request
 
+OUTPUT_TOKEN_WEIGHT = 4
 COST_FILE = "indexing_cost.jsonl"
 COUNTS = ("llm_calls", "input_tokens", "output_tokens", "weighted_tokens", "seconds")
 REMEDY = "Remove the line; what it told of is then missing from the index's cost"
 _SECONDS_BETWEEN_LINES = 5.0
+
+
+@dataclass
+class Bill:
+    """What an answer cost; `seconds` is wall-clock by stage, waiting for the engine included."""
+
+    llm_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def weighted_tokens(self) -> int:
+        """Input plus four times output tokens (T²RAG App. B.4)."""
+        return self.input_tokens + OUTPUT_TOKEN_WEIGHT * self.output_tokens
+
+    def charge(self, completions: Iterable[Completion]) -> None:
+        """Add calls to a model."""
+        for completion in completions:
+            self.llm_calls += 1
+            self.input_tokens += completion.input_tokens
+            self.output_tokens += completion.output_tokens
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a block under a stage's name."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 class CostLog(AbstractContextManager["CostLog"]):

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from inference.engines.bill import Bill
+from inference.indexes.cost import Bill
 from inference.retrieval.passages import Passage
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple

@@ -178,7 +178,10 @@ def test_failures_are_named() -> None:
     assert (
         _failure(1, "Traceback\nValueError: no such thing") == "failed: ValueError: no such thing"
     )
-    assert PartRunner(Path(), 1, 0.0, "no.worker").run("pyg").status == "not started: the time was used up"
+    assert (
+        PartRunner(Path(), 1, 0.0, "no.worker").run("pyg").status
+        == "not started: the time was used up"
+    )
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from data_gen.facts.held_out import HeldOutQuestions, Leak
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.solving_steps import solving_steps
-from data_gen.hotpot_subq.direct_answers import RIGHT, WRONG, DirectAnswering
+from data_gen.hotpot_subq.direct_command import RIGHT, WRONG, DirectAnswering
 from data_gen.hotpot_subq.documents import (
     BROKEN,
     SAME_ID,

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen.builds.questions import prepare_questions
-from data_gen.facts.passage_search import PassageSearch
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.solving_steps import (
     aligned_titles,
@@ -19,6 +18,7 @@ from data_gen.facts.solving_steps import (
     solving_steps,
 )
 from data_gen.samples.labels import ContradictoryLabelsError
+from data_gen.samples.material import PassageSearch
 from data_gen.samples.sampling import PlanSampling
 from data_gen.samples.trajectories import OracleOptions, trajectory_samples, with_gold
 from data_gen.sources.splits import split_of

@@ -8,7 +8,7 @@ import pytest
 
 import inference.offer_topics
 from benchmarks.scripted_world.gold_world import make_world
-from benchmarks.scripted_world.hierarchy_world import TopicWriters, build_index
+from benchmarks.scripted_world.loops import TopicWriters, build_index
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request

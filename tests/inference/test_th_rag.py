@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
-from benchmarks.scripted_world.hierarchy_world import TopicWriters, build_index
+from benchmarks.scripted_world.loops import TopicWriters, build_index
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text, text_input
 from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
 from inference.engines.contract import Request

@@ -18,8 +18,7 @@ from inference.engines.contract import UnsupportedRequestError
 from inference.engines.prefix import layer_tensors, prefix_states
 from inference.engines.served import Served, all_end_ids
 from inference.engines.transformers.components import default_device
-from inference.engines.vllm.settings import VLLMSettings, lora_rank_for
-from inference.engines.vllm.soft_prefix import prefix_path
+from inference.engines.vllm.settings import VLLMSettings, lora_rank_for, prefix_path
 from models.condition_extractor import Adaptation, ConditionExtractorConfig
 from models.files.backbone import backbone_id, load_tokenizer, resolve_backbone
 from models.files.checkpoint import component_fingerprint, read_component_config

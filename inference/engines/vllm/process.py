@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from inference.engines.contract import EngineError
-from inference.engines.vllm.settings import VLLMSettings, lora_rank_for
-from inference.engines.vllm.soft_prefix import FOLDER_OPTION
+from inference.engines.vllm.settings import FOLDER_OPTION, VLLMSettings, lora_rank_for
 from models.files.backbone import resolve_dtype
 
 CONNECTOR = "SoftPrefixConnector"

@@ -10,7 +10,7 @@ import torch
 from inference.engines.contract import Completion, Constraint, Request
 from inference.engines.token_choice import output_text
 from inference.engines.vllm.components import VLLMServed
-from inference.engines.vllm.soft_prefix import REQUEST_KEY
+from inference.engines.vllm.settings import REQUEST_KEY
 from models.parts.graph import Subgraph
 
 

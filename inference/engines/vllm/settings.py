@@ -1,11 +1,16 @@
-"""How vLLM is run; importing this needs no vLLM."""
+"""How vLLM is run, and what the processes of an engine agree on; importing this needs no vLLM."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from inference.engines.contract import UnsupportedRequestError
 
 # What vLLM has kernels for.
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+# How a soft prompt is named: in a request's kv_transfer_params, and its folder in the connector's
+# configuration.
+REQUEST_KEY = "soft_prefix"
+FOLDER_OPTION = "folder"
 DECODER_PROJECTIONS = (
     "q_proj",
     "k_proj",
@@ -58,3 +63,8 @@ def lora_rank_for(rank: int) -> int:
         if rank <= known:
             return known
     raise UnsupportedRequestError(f"LoRA rank {rank}: vLLM serves at most {LORA_RANKS[-1]}")
+
+
+def prefix_path(folder: Path, name: str) -> Path:
+    """Where the prefix of a name lies."""
+    return folder / name / "prefix.safetensors"
