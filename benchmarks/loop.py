@@ -88,7 +88,7 @@ def report(runs: Sequence[Run], options: LoopOptions) -> dict[str, Any]:
     Every setting after the first is given as a ratio to it.
     """
     settings = list(dict.fromkeys(run.setting for run in runs))
-    speed = {s.name: _speed(runs, s) for s in settings}
+    speed = {s.name: median(_speeds(runs, s)) for s in settings}
     first, *others = speed
     answers = [[trace.answer for trace in run.traces] for run in runs]
     alike = [len(set(of_question)) == 1 for of_question in zip(*answers, strict=True)]
@@ -115,10 +115,6 @@ def report(runs: Sequence[Run], options: LoopOptions) -> dict[str, Any]:
         "empty_answers": sum(not answer for answer in answers[0]),
         **{f"{cost}_{s.name}": _sum(runs, s, cost) for s in settings for cost in COSTS},
     }
-
-
-def _speed(runs: Sequence[Run], setting: Setting) -> float:
-    return median(_speeds(runs, setting))
 
 
 def _speeds(runs: Sequence[Run], setting: Setting) -> list[float]:

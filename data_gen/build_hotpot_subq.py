@@ -24,6 +24,7 @@ from common.commands import command_parser, log_warnings, one_line_errors
 from data_gen.hotpot_subq import direct_command, label_command, passages_command
 from data_gen.hotpot_subq import filtering as filter_command
 from data_gen.hotpot_subq import subqueries as subqueries_command
+from data_gen.hotpot_subq.run import check_call_options
 from data_gen.hotpot_subq.stage import StageNotDoneError
 from inference.engines.contract import EngineError
 
@@ -34,6 +35,8 @@ STAGES = {
     "passages": passages_command,
     "label": label_command,
 }
+# Of the stages that ask no model; all others have the options of calls.
+CHECKS = {"passages": passages_command.check_options, "label": label_command.check_options}
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -46,7 +49,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         parsers[name] = stages.add_parser(name, help=summary, description=command.__doc__)
         command.add_options(parsers[name])
     options = parser.parse_args(arguments)
-    STAGES[options.stage].check_options(parsers[options.stage], options)
+    CHECKS.get(options.stage, check_call_options)(parsers[options.stage], options)
     return options
 
 

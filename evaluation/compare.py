@@ -85,7 +85,9 @@ def _figures(run: Run, resamples: int, seed: int) -> dict[str, Any]:
         metric: asdict(bootstrap_interval(run.values(metric), resamples, seed=seed))
         for metric in METRICS
     }
-    means = {name: _mean(run.values(name)) for name in MEANS}
+    means = {
+        name: sum(values) / len(values) if (values := run.values(name)) else None for name in MEANS
+    }
     return {
         "label": run.label,
         "loop": run.results["loop"],
@@ -95,10 +97,6 @@ def _figures(run: Run, resamples: int, seed: int) -> dict[str, Any]:
         "errors": run.failed,
         "indexing": run.results.get("indexing"),
     }
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def _means(run: Run, questions: Sequence[str]) -> dict[str, float]:

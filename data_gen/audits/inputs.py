@@ -48,10 +48,6 @@ class Kind:
     one_label: bool = True
 
 
-def _passage_id(sample: ConditionSample) -> str:
-    return sample.id.rsplit("/", 1)[0]
-
-
 PLANS_AND_ANSWERS = Kind(
     "planner and answerer samples", "question", RasSample,
     prompt=sample_prompt,
@@ -70,7 +66,7 @@ CONDITIONS = Kind(
     "condition triplets", "passage", ConditionSample,
     prompt=lambda sample: conditions_prompt(sample.text),
     label=lambda sample: format_condition(sample.triplet),
-    owner=_passage_id,
+    owner=lambda sample: sample.id.rsplit("/", 1)[0],
     wording=lambda sample: wording(sample.text),
     one_label=False,
 )  # fmt: skip

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,7 +31,7 @@ def write_splits(
     with `keep_together`, of the keys, so that samples of one key follow each other as given. The
     samples are read once; they are sorted on disk, in `folder`, where they do not fit in memory.
     """
-    order_key = split_key if keep_together else _id
+    order_key = split_key if keep_together else attrgetter("id")
     counts: dict[str, int] = dict.fromkeys(SPLITS, 0)
     with workspace(folder) as work:
         order = ExternalSort(work)
@@ -57,7 +58,3 @@ def _write_files(folder: Path, order: ExternalSort) -> None:
         files = [stack.enter_context(atomic_write(folder / f"{split}.jsonl")) for split in SPLITS]
         for line in order:
             files[int(line[0])].write(f"{line[1:]}\n")
-
-
-def _id(sample: RasSample | TriplesSample | ConditionSample | InstructionSample) -> str:
-    return sample.id

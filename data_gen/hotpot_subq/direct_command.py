@@ -5,17 +5,16 @@ from dataclasses import dataclass
 
 from data_gen.hotpot_subq.labelling import Decision
 from data_gen.hotpot_subq.run import (
-    ENDPOINT_TIMEOUT,
     PromptLimit,
     add_call_options,
     add_stage_options,
-    check_call_options,
+    asked_endpoint,
     engine_options,
     question_files,
 )
 from data_gen.hotpot_subq.stage import AttemptWriter, StagePlan, run_stage
 from data_gen.sources.arguments import NamedPath
-from data_gen.teacher.open_teacher import Teacher, backbone_teacher, endpoint_teacher
+from data_gen.teacher.open_teacher import backbone_teacher
 from data_gen.teacher.prompts import DIRECT_VERSION, Asker, TeacherCall, direct_prompt
 from evaluation.answers import exact_match
 from inference.engines.contract import Request, Sampling
@@ -64,14 +63,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_call_options(parser, MAX_NEW_TOKENS)
 
 
-def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error where options contradict each other."""
-    check_call_options(parser, options)
-
-
 def run(options: argparse.Namespace) -> None:
     """Run the stage."""
-    teacher = _teacher(options)
+    if options.base_model is None:
+        teacher = asked_endpoint(options.endpoint_model, options)
+    else:
+        teacher = backbone_teacher(options.base_model, engine_options(options))
     limit = PromptLimit(options.max_prompt_tokens, teacher.count_tokens)
     stage = DirectAnswering(limit, options.max_new_tokens)
     settings = {
@@ -82,10 +79,3 @@ def run(options: argparse.Namespace) -> None:
     files = question_files(options, [NamedPath("hotpotqa", path) for path in options.questions])
     plan = StagePlan(STAGE, files, stage.decide, teacher, AttemptWriter, settings)
     run_stage(plan, options)
-
-
-def _teacher(options: argparse.Namespace) -> Teacher:
-    if options.base_model is not None:
-        return backbone_teacher(options.base_model, engine_options(options))
-    timeout = options.timeout or ENDPOINT_TIMEOUT
-    return endpoint_teacher(options.endpoint_model, options.concurrency, timeout)

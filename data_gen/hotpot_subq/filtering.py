@@ -16,17 +16,16 @@ from data_gen.hotpot_subq.documents import (
 )
 from data_gen.hotpot_subq.labelling import Decision
 from data_gen.hotpot_subq.run import (
-    ENDPOINT_TIMEOUT,
     PromptLimit,
     add_call_options,
     add_stage_options,
-    check_call_options,
+    asked_endpoint,
     positive,
     question_files,
 )
 from data_gen.hotpot_subq.stage import QuestionWriter, StagePlan, run_stage
 from data_gen.sources.arguments import named_path
-from data_gen.teacher.open_teacher import Teacher, endpoint_teacher, no_teacher
+from data_gen.teacher.open_teacher import no_teacher
 from data_gen.teacher.prompts import FILTER_VERSION, Asker, TeacherCall, filter_prompt, second_try
 from inference.engines.contract import Request, Sampling
 from models.formats.prompts import passage_text
@@ -156,14 +155,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_call_options(parser, MAX_NEW_TOKENS)
 
 
-def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error where options contradict each other."""
-    check_call_options(parser, options)
-
-
 def run(options: argparse.Namespace) -> None:
     """Run the stage."""
-    teacher = _teacher(options)
+    teacher = no_teacher() if options.keep_all else asked_endpoint(options.teacher_model, options)
     rules = DocumentRules(options.documents, options.max_document_tokens, teacher.count_tokens)
     limit = PromptLimit(options.max_prompt_tokens, teacher.count_tokens)
     stage = DocumentFilter(rules, limit, options.keep_all, options.max_new_tokens)
@@ -177,10 +171,3 @@ def run(options: argparse.Namespace) -> None:
     files = question_files(options, options.source)
     plan = StagePlan("filter", files, stage.decide, teacher, QuestionWriter, settings)
     run_stage(plan, options)
-
-
-def _teacher(options: argparse.Namespace) -> Teacher:
-    if options.keep_all:
-        return no_teacher()
-    timeout = options.timeout or ENDPOINT_TIMEOUT
-    return endpoint_teacher(options.teacher_model, options.concurrency, timeout)

@@ -10,6 +10,7 @@ from data_gen.facts.held_out import HeldOutQuestions
 from data_gen.hotpot_subq.documents import QuestionFiles
 from data_gen.sources.arguments import NamedPath
 from data_gen.teacher.caller import CallLimits, RetryPolicy
+from data_gen.teacher.open_teacher import Teacher, endpoint_teacher
 from data_gen.teacher.prompts import most_input_tokens, request_text
 from data_gen.teacher.spending import Prices, SpendCap
 from inference.engines.contract import ENGINE_KINDS, EngineOptions, Request
@@ -132,6 +133,12 @@ def call_limits(options: argparse.Namespace, remote: bool) -> CallLimits:
         retries=RetryPolicy(options.attempts, options.backoff),
         deadline_seconds=options.timeout or (ENDPOINT_TIMEOUT if remote else None),
     )
+
+
+def asked_endpoint(model: str, options: argparse.Namespace) -> Teacher:
+    """The model of an endpoint that the options say how to ask."""
+    timeout = options.timeout or ENDPOINT_TIMEOUT
+    return endpoint_teacher(model, options.concurrency, timeout)
 
 
 def engine_options(options: argparse.Namespace) -> EngineOptions:

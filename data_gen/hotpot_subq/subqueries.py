@@ -12,18 +12,17 @@ from data_gen.facts.subqueries import hop_references, natural_question, split_re
 from data_gen.hotpot_subq.documents import cut_to_tokens, kept_documents
 from data_gen.hotpot_subq.labelling import Decision
 from data_gen.hotpot_subq.run import (
-    ENDPOINT_TIMEOUT,
     PromptLimit,
     add_call_options,
     add_stage_options,
-    check_call_options,
+    asked_endpoint,
     engine_options,
     positive,
     question_files,
 )
 from data_gen.hotpot_subq.stage import QuestionWriter, StagePlan, run_stage
 from data_gen.sources.arguments import NamedPath
-from data_gen.teacher.open_teacher import Teacher, endpoint_teacher, writer_teacher
+from data_gen.teacher.open_teacher import writer_teacher
 from data_gen.teacher.prompts import (
     SUBQUERY_VERSION,
     WRITER_VERSION,
@@ -94,12 +93,9 @@ def checked_subquery(
         return "", EMPTY
     if finish_reason == "length":
         return found, CUT
-    return _well_formed(found), _problem(found, question, answers, earlier)
-
-
-def _well_formed(found: str) -> str:
-    """The form in which other builders give it out again: a capital, one question mark."""
-    return natural_question(" ".join(found.split()))
+    # The form in which other builders give it out again: a capital, one question mark.
+    formed = natural_question(" ".join(found.split()))
+    return formed, _problem(found, question, answers, earlier)
 
 
 def _problem(found: str, question: str, answers: Sequence[str], earlier: Sequence[str]) -> str:
@@ -266,14 +262,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_call_options(parser, MAX_NEW_TOKENS)
 
 
-def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with an error where options contradict each other."""
-    check_call_options(parser, options)
-
-
 def run(options: argparse.Namespace) -> None:
     """Run the stage."""
-    teacher = _teacher(options)
+    if options.teacher is None:
+        teacher = asked_endpoint(options.teacher_model, options)
+    else:
+        teacher = writer_teacher(options.teacher, engine_options(options))
     longest = min(options.max_prompt_tokens, teacher.max_prompt_tokens or options.max_prompt_tokens)
     stage = SubqueryWriting(
         PromptLimit(longest, teacher.count_tokens),
@@ -290,10 +284,3 @@ def run(options: argparse.Namespace) -> None:
     files = question_files(options, [NamedPath("hotpotqa", path) for path in options.questions])
     plan = StagePlan("subqueries", files, stage.decide, teacher, QuestionWriter, settings)
     run_stage(plan, options)
-
-
-def _teacher(options: argparse.Namespace) -> Teacher:
-    if options.teacher is not None:
-        return writer_teacher(options.teacher, engine_options(options))
-    timeout = options.timeout or ENDPOINT_TIMEOUT
-    return endpoint_teacher(options.teacher_model, options.concurrency, timeout)

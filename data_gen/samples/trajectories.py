@@ -108,17 +108,13 @@ def _plan_sample(record: QuestionRecord, state: _State, plan: Plan) -> RasSample
     return RasSample(sample_id, "plan", record.question, history, format_plan(plan))
 
 
-def _same_passage(first: PassageRecord, second: PassageRecord) -> bool:
-    return passage_origin(first) == passage_origin(second)
-
-
 def with_gold(
     passages: Sequence[PassageRecord], step: SolvingStep, key: str, options: OracleOptions
 ) -> list[PassageRecord]:
     """The retrieved passages, the step's own put first where it was missed and luck has it."""
     top = list(passages[: options.top_k])
     gold = step.passage
-    if gold is None or any(_same_passage(gold, passage) for passage in top):
+    if gold is None or passage_origin(gold) in map(passage_origin, top):
         return top
     if hash_fraction(f"{key}/gold", options.seed) >= options.gold_rate:
         return top

@@ -63,7 +63,13 @@ def asqa_question(row: Row) -> QuestionRecord:
     reader = FieldReader(row.value, row.where)
     if "ambiguous_question" not in reader.record:
         return contract.convert(row)
-    answers = [a for a in _objects(reader, "annotations", _long_answer, "{long_answer}") if a]
+    answers = [
+        a
+        for a in _objects(
+            reader, "annotations", lambda v: str(v["long_answer"]).strip(), "{long_answer}"
+        )
+        if a
+    ]
     if not answers:
         raise reader.fail("annotations", "holds no long_answer", "Give one, or skip the record")
     pairs = _objects(reader, "qa_pairs", _pair, "{question, short_answers, context, wikipage}")
@@ -86,10 +92,6 @@ def asqa_question(row: Row) -> QuestionRecord:
 def _objects(reader: FieldReader, field: str, read: Any, shape: str) -> list[Any]:
     values = {field: as_objects(reader.record.get(field))}
     return FieldReader(values, reader.where).items(field, read, shape)
-
-
-def _long_answer(value: Any) -> str:
-    return str(value["long_answer"]).strip()
 
 
 def _pair(value: Any) -> tuple[str, str, str, str]:

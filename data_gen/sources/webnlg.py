@@ -62,7 +62,9 @@ def _entries(file: Path) -> Iterator[ElementTree.Element]:
 
 def _samples(entry: ElementTree.Element, file: Path, index: int, name: str) -> list[TriplesSample]:
     where = f"{file}[{index}] (entry {entry.get('eid', '?')})"
-    triples = [_triple(element.text, where) for element in _triple_elements(entry)]
+    triples = [
+        _triple(element.text, where) for element in entry.findall("modifiedtripleset/mtriple")
+    ]
     if not triples:
         raise RecordError(where, "modifiedtripleset", "holds no mtriple", "Add one or skip it")
     labels = [entry.get(key, "") for key in ("category", "size", "eid")]
@@ -74,10 +76,6 @@ def _samples(entry: ElementTree.Element, file: Path, index: int, name: str) -> l
         record = {"id": identity, "text": _text(element, where), "triples": triples}
         samples.append(triples_sample(record, where))
     return samples
-
-
-def _triple_elements(entry: ElementTree.Element) -> list[ElementTree.Element]:
-    return entry.findall("modifiedtripleset/mtriple")
 
 
 def _text(element: ElementTree.Element, where: str) -> str:

@@ -88,17 +88,16 @@ def _walk(library: Library, rng: Random, start: Entity, hops: int) -> tuple[Fact
         if not choices:
             return None
         # Many things lead to few countries: going through one is made rare.
-        weights = [0.3 if not last and _is_country(library, fact) else 1.0 for fact in choices]
+        weights = [
+            0.3 if not last and library.entity(fact).kind is Kind.COUNTRY else 1.0
+            for fact in choices
+        ]
         facts.append(rng.choices(choices, weights)[0])
         following = facts[-1].object
         if following is not None:
             position = following
             met.add(position)
     return tuple(facts)
-
-
-def _is_country(library: Library, fact: Fact) -> bool:
-    return library.entity(fact).kind is Kind.COUNTRY
 
 
 def _needs_every_step(library: Library, question: str, facts: tuple[Fact, ...]) -> bool:

@@ -298,10 +298,6 @@ def open_th_rag(parts: LoopParts[ThRagOptions]) -> ThRagLoop:
     return ThRagLoop(ModelSteps(parts.engine, choosers), index, options.settings, parts.ras_reader)
 
 
-def _documents(loop: ThRagLoop) -> Sequence[Passage]:
-    return loop.index.documents
-
-
 TH_RAG = LoopKind(
     "th_rag",
     ThRagOptions,
@@ -309,5 +305,5 @@ TH_RAG = LoopKind(
     searches_corpus=False,
     index="hierarchy",
     heading="th_rag",
-    documents=_documents,
+    documents=lambda loop: loop.index.documents,
 )

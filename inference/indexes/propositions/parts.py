@@ -89,7 +89,8 @@ def write_part(folder: Path, part: Part, about: dict[str, Any]) -> Path:
     target = folder / f"{PREFIX}{number:05d}"
     with atomic_directory(target) as temporary:
         with atomic_write(temporary / DOCUMENTS_FILE) as handle:
-            handle.writelines(_line(document) for document in part.documents)
+            for document in part.documents:
+                handle.write(json.dumps(document.to_json(), ensure_ascii=False) + "\n")
         np.save(temporary / VECTORS_FILE, part.vectors, allow_pickle=False)
         counts = {"documents": len(part.documents), "propositions": len(part.vectors)}
         with atomic_write(temporary / ABOUT_FILE) as handle:
@@ -157,10 +158,6 @@ def _check(folder: Path, about: dict[str, Any], expected: dict[str, Any]) -> Non
                 f"asked for is {expected.get(name)} ({expected[field]}). Use the first, or name "
                 "another folder"
             )
-
-
-def _line(document: Document) -> str:
-    return json.dumps(document.to_json(), ensure_ascii=False) + "\n"
 
 
 def _read_documents(path: Path) -> Iterator[Document]:
