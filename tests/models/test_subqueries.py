@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_gen.facts.subqueries import fill_hops, natural_question
+from models.facts.subqueries import fill_hops, natural_question
 
 
 @pytest.mark.parametrize(
