@@ -115,7 +115,8 @@ def _silent(
     if not material.chance(f"{key}/nothing", material.options.nothing_rate):
         return []
     [found] = search.search([query], len(search.passages))
-    return [p for p in found if not any(_tells(p, answer) for answer in answers)][:1]
+    ranked = [*found, *(passage for passage in search.passages if passage not in found)]
+    return [p for p in ranked if not any(_tells(p, answer) for answer in answers)][:1]
 
 
 def triple_samples(

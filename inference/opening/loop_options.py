@@ -42,8 +42,11 @@ def add_loop_arguments(parser: ArgumentParser, several: bool = False) -> None:
     for name, mark in marked(LoopOptions, Option).items():
         _add(parser, parser, LoopOptions, name, mark)
     _add_helpers(parser)
+    added: set[str] = set()
     for kind in LOOPS.values():
         own = {n: m for n, m in marked(kind.options, Option).items() if n in kind.own}
+        own = {name: mark for name, mark in own.items() if name not in added}
+        added.update(own)
         group = parser.add_argument_group(kind.heading) if kind.heading else parser
         for name, mark in own.items():
             _add(parser, group, kind.options, name, mark)
@@ -55,13 +58,16 @@ def _add_helpers(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("trained helpers").add_argument
     tasks = {name: task for kind in LOOPS.values() for name, task in kind.helpers.items()}
     for name, task in tasks.items():
-        loops = " and ".join(kind.name for kind in LOOPS.values() if name in kind.helpers)
+        users = [kind for kind in LOOPS.values() if name in kind.helpers]
+        default = getattr(users[0].options, name)
+        loops = " and ".join(kind.name for kind in users)
         add(
             _flag(name),
             type=checkpoint_or_none,
             metavar=CHECKPOINT,
+            default=default,
             help=f"helper of the task {task}, {loops}, or 'none' to prompt the backbone "
-            "(default: none)",
+            f"(default: {'the shipped' if default else 'none'})",
         )
 
 

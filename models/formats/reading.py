@@ -9,6 +9,11 @@ from models.formats.planning import one_line
 from models.formats.triples import Triple, format_triples, parse_triples
 
 SEPARATOR = "; "
+READING_INSTRUCTION = (
+    "Read the passage and answer the question in its words, as briefly as possible. Write "
+    f'"{NOTHING}" if the passage does not answer it.'
+)
+"""For a model that is prompted and not trained."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,10 @@ class ReadingRecord:
 
     @classmethod
     def from_json(cls, record: Any, where: str = "") -> Self:
-        """Read one record. Raises RecordError for a missing field or a blank question or passage."""
+        """Read one record.
+
+        Raises RecordError for a missing field, a blank question or a blank passage.
+        """
         reader = FieldReader(record, where)
         asked = {name: reader.text(name) for name in ("question", "passage")}
         for name, value in asked.items():
