@@ -107,23 +107,31 @@ class LoopOptions:
 class ReadingOptions(LoopOptions):
     """What is said about a loop that reads the passages that it finds.
 
-    `passage_reader` None prompts the backbone. A loop without focused extraction has no use for it,
-    and one with focused extraction alone none for `t2t`.
+    `passage_reader` None prompts the backbone. `extraction` None is "all" where a text-to-triples
+    component other than the shipped one is named, and no reader.
     """
 
     extraction: Annotated[
-        Extraction,
+        Extraction | None,
         Option(
             "what is extracted of a passage: what answers the subquery that found it, all facts "
-            "(as in the papers), or both"
+            "(as in the papers), or both (default: focused; all where --t2t is given)"
         ),
-    ] = "focused"
+    ] = None
     passage_reader: Annotated[Path | None, Helper("read")] = DEFAULT_CHECKPOINTS[READER_ADAPTER]
+
+    @property
+    def extracts(self) -> Extraction:
+        """Return what is extracted of a passage."""
+        if self.extraction is not None:
+            return self.extraction
+        own_reader = self.passage_reader != ReadingOptions.passage_reader
+        return "focused" if own_reader or self.t2t == ReadingOptions.t2t else "all"
 
     def uses(self, component: str) -> bool:
         """Return whether the loop needs a component, by its option's name."""
         unused = {"focused": T2T_ADAPTER, "all": "passage_reader"}
-        return component != unused.get(self.extraction)
+        return component != unused.get(self.extracts)
 
 
 MarkT = TypeVar("MarkT")

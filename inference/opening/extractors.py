@@ -76,7 +76,7 @@ def open_loop_extractor(
     if unfocused is None:
         return None
     constrain, cache = options.engine.constrain, options.cache
-    extraction = options.extraction if isinstance(options, ReadingOptions) else "all"
+    extraction = options.extracts if isinstance(options, ReadingOptions) else "all"
     if extraction == "all":
         return open_extractor(engine, unfocused, cache, constrain)
     # An endpoint takes no grammar.

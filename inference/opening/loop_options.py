@@ -4,7 +4,7 @@ from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, N
 from dataclasses import fields
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from inference.loops.kind import CHECKPOINT, SHARED, LoopOptions, Option, OptionsError, marked
 from inference.loops.registry import LOOPS, loop_kind
@@ -60,7 +60,8 @@ def _add_helpers(parser: ArgumentParser) -> None:
     for name, task in tasks.items():
         users = [kind for kind in LOOPS.values() if name in kind.helpers]
         default = getattr(users[0].options, name)
-        loops = " and ".join(kind.name for kind in users)
+        *others, last = (kind.name for kind in users)
+        loops = f"{', '.join(others)} and {last}" if others else last
         add(
             _flag(name),
             type=checkpoint_or_none,
@@ -78,11 +79,11 @@ def _add(
     default = getattr(options, name)
     given: dict[str, Any] = {"help": mark.text + _default_text(name, default)}
     hint = get_type_hints(options)[name]
-    of_several = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    of_several = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if bool in of_several:
         given["action"] = "store_true" if default is False else BooleanOptionalAction
-    elif get_origin(hint) is Literal:
-        given["choices"] = get_args(hint)
+    elif get_origin(of_several[0]) is Literal:
+        given["choices"] = get_args(of_several[0])
     else:
         is_component = mark.metavar == CHECKPOINT
         types = {int: positive_int, Path: checkpoint_or_none if is_component else Path}
