@@ -22,7 +22,7 @@ from evaluation.runs import RESULTS_FILE
 from evaluation.significance import scores_by_type
 from inference.engines.contract import Engine
 from inference.indexes.cost import read_cost
-from inference.loops.kind import LoopOptions
+from inference.loops.kind import LoopOptions, ReadingOptions
 from inference.loops.registry import LOOPS
 from inference.loops.trace import Loop, Trace
 from inference.opening.loop import open_loop
@@ -229,6 +229,8 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     folders = kind.folders(options)
     for name in ("ras", "t2t", *kind.helpers):
         settings[name] = component_fingerprint(folders[name]) if name in folders else None
+    if isinstance(options, ReadingOptions):
+        settings["extraction"] = options.extracts
     settings["derive_comparisons"] = _derives_comparisons(options)
     if kind.index and settings[kind.index]:
         settings[kind.index] = str(settings[kind.index])
