@@ -169,16 +169,53 @@ class HelpersReading:
         return hash_fraction(f"cap/{source_id}", self.options.seed)
 
 
-class HelpersBuild(Build[InstructionSample, InstructionSample]):
+class InstructionBuild(Build[InstructionSample, InstructionSample]):
+    """Samples of instructions, each prompt once, of a build that is made in one."""
+
+    item_type = InstructionSample
+    columns = ("what", "count")
+    shards = False
+    # Named in the card, beside seed and fractions.
+    of_prompts: tuple[str, ...] = ()
+
+    def samples(self, items: Iterable[InstructionSample]) -> CheckedSamples[InstructionSample]:
+        """Return the samples with distinct prompts; of two labels the first stays."""
+        self._checked = check_labels(items, True, InstructionSample, self.work)
+        return self._checked
+
+    def figures(self, count_tokens: CountTokens) -> InstructionFigures:
+        """Return the sizes, to be counted."""
+        return InstructionFigures(count_tokens, self.work)
+
+    def examples(self, count: int) -> EveryFew[InstructionSample]:
+        """Return what picks samples at equal distances."""
+        return EveryFew(SAMPLES_TO_READ, count)
+
+    def card(self, figures: dict[str, Any], read: Reading[InstructionSample]) -> dict[str, Any]:
+        """Return figures, counts, options and sources."""
+        known = read.found()
+        return {
+            "figures": figures,
+            "counts": {**known.counts, **self._checked.left_out()},
+            **known.skipped_part(),
+            "options": self.chosen("seed", "fractions", *self.of_prompts),
+            "sources": known.sources,
+            "seed": self.options.seed,
+        }
+
+    def rows(self, card: Mapping[str, Any]) -> list[list[Any]]:
+        """Return splits and counts."""
+        return [[name, count] for name, count in {**card["splits"], **card["counts"]}.items()]
+
+
+class HelpersBuild(InstructionBuild):
     """The samples of one helper's task, each prompt once."""
 
     name = "build_helpers"
     title = "Helper samples: {task}"
     nothing = "the sources hold no annotation for the task {task}"
-    item_type = InstructionSample
     shown = ("task", "splits", "figures", "counts")
-    columns = ("what", "count")
-    shards = False
+    of_prompts = ("passages", "nothing_rate", "propositions_rate", "distractors")
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
@@ -206,40 +243,9 @@ class HelpersBuild(Build[InstructionSample, InstructionSample]):
         """Return the reading of all sources."""
         return HelpersReading(self.options, self.work)
 
-    def samples(self, items: Iterable[InstructionSample]) -> CheckedSamples[InstructionSample]:
-        """Return the samples with distinct prompts; of two labels the first stays."""
-        self._checked = check_labels(items, True, InstructionSample, self.work)
-        return self._checked
-
-    def figures(self, count_tokens: CountTokens) -> InstructionFigures:
-        """Return the sizes, to be counted."""
-        return InstructionFigures(count_tokens, self.work)
-
     def split_key(self, sample: InstructionSample) -> str:
         """Return the question or the entity: its samples share a split."""
         return sample.source_id
-
-    def examples(self, count: int) -> EveryFew[InstructionSample]:
-        """Return what picks samples at equal distances."""
-        return EveryFew(SAMPLES_TO_READ, count)
-
-    def card(self, figures: dict[str, Any], read: Reading[InstructionSample]) -> dict[str, Any]:
-        """Return figures, counts, options and sources."""
-        known = read.found()
-        return {
-            "figures": figures,
-            "counts": {**known.counts, **self._checked.left_out()},
-            **known.skipped_part(),
-            "options": self.chosen(
-                "seed", "fractions", "passages", "nothing_rate", "propositions_rate", "distractors"
-            ),
-            "sources": known.sources,
-            "seed": self.options.seed,
-        }
-
-    def rows(self, card: Mapping[str, Any]) -> list[list[Any]]:
-        """Return splits and counts."""
-        return [[name, count] for name, count in {**card["splits"], **card["counts"]}.items()]
 
 
 def _add_prompt_options(parser: argparse.ArgumentParser) -> None:

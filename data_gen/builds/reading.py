@@ -2,27 +2,24 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
 from common.shards import WHOLE, Shard
-from data_gen.builds.build import Build
-from data_gen.builds.cards import InstructionFigures
 from data_gen.builds.found import Found
+from data_gen.builds.helpers import InstructionBuild
 from data_gen.builds.questions import QuestionReader, load_corpus
-from data_gen.builds.shards import Deal, Reading
+from data_gen.builds.shards import Deal
 from data_gen.facts.passage_triples import PassageTriples
-from data_gen.samples.labels import CheckedSamples, check_labels
 from data_gen.samples.material import Material, PassageFinder, SampleOptions
 from data_gen.samples.reading import asked_for, hop_samples, passage_samples, triple_samples
 from data_gen.sources.arguments import NamedPath, add_question_options, named_path, source_entry
 from data_gen.sources.splits import hash_fraction
 from data_gen.sources.texts import file_subsets, read_contract_triples
-from data_gen.streaming.counts import CountTokens, PlacedCounts
-from data_gen.streaming.files import EveryFew, ExternalSort, from_line, sort_key, to_line
+from data_gen.streaming.counts import PlacedCounts
+from data_gen.streaming.files import ExternalSort, from_line, sort_key, to_line
 from models.formats.reading import ReadingRecord
 from models.formats.records import (
     InstructionSample,
@@ -34,7 +31,6 @@ from models.formats.records import (
 READING, TRIPLES = "reading", "triples"
 _QUESTIONS = ("2wikimultihopqa", "musique", "world")
 SOURCES = (READING, TRIPLES, *_QUESTIONS)
-SAMPLES_TO_READ = 20
 
 
 class ReadingBuildReading:
@@ -108,16 +104,14 @@ class ReadingBuildReading:
         self.reader.sources.append(source_entry(source, len(read), subsets))
 
 
-class ReadingBuild(Build[InstructionSample, InstructionSample]):
+class ReadingBuild(InstructionBuild):
     """A reader's samples, each prompt once."""
 
     name = "build_reading"
     title = "Reading with the question in hand"
     nothing = "the sources hold no passage that answers a question"
-    item_type = InstructionSample
     shown = ("splits", "figures", "counts")
-    columns = ("what", "count")
-    shards = False
+    of_prompts = ("per_data_set", "nothing_rate", "datasets")
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
@@ -150,35 +144,6 @@ class ReadingBuild(Build[InstructionSample, InstructionSample]):
         """Return the reading of all sources."""
         return ReadingBuildReading(self.options, self.work)
 
-    def samples(self, items: Iterable[InstructionSample]) -> CheckedSamples[InstructionSample]:
-        """Return the samples with distinct prompts; of two labels the first stays."""
-        self._checked = check_labels(items, True, InstructionSample, self.work)
-        return self._checked
-
-    def figures(self, count_tokens: CountTokens) -> InstructionFigures:
-        """Return the sizes, to be counted."""
-        return InstructionFigures(count_tokens, self.work)
-
     def split_key(self, sample: InstructionSample) -> str:
         """Return the page or the question: its samples share a split."""
         return sample.source_id.split("/")[0]
-
-    def examples(self, count: int) -> EveryFew[InstructionSample]:
-        """Return what picks samples at equal distances."""
-        return EveryFew(SAMPLES_TO_READ, count)
-
-    def card(self, figures: dict[str, Any], read: Reading[InstructionSample]) -> dict[str, Any]:
-        """Return figures, counts, options and sources."""
-        known = read.found()
-        return {
-            "figures": figures,
-            "counts": {**known.counts, **self._checked.left_out()},
-            **known.skipped_part(),
-            "options": self.chosen("seed", "fractions", "per_data_set", "nothing_rate", "datasets"),
-            "sources": known.sources,
-            "seed": self.options.seed,
-        }
-
-    def rows(self, card: Mapping[str, Any]) -> list[list[Any]]:
-        """Return splits and counts."""
-        return [[name, count] for name, count in {**card["splits"], **card["counts"]}.items()]
