@@ -9,6 +9,7 @@ import pytest
 from tests.processes import ROOT
 from trivium.rooms import (
     APART,
+    BAGS,
     FLOORS,
     PAGE,
     WITH_COMMANDS,
@@ -16,6 +17,7 @@ from trivium.rooms import (
     arrows,
     modules,
     room,
+    takers,
     with_picture,
 )
 
@@ -53,6 +55,13 @@ def test_commands_are_imported_by_no_room() -> None:
     commands = {path for path in modules().values() if room(path) in WITH_COMMANDS}
     asked = [f"{a} imports {b}" for a, b in arrows() if b in commands and a not in commands]
     assert [line for line in asked if not line.startswith(MAY_IMPORT_COMMANDS)] == []
+
+
+@pytest.mark.parametrize(("first", "bag"), BAGS.items())
+def test_who_takes_options_is_found(first: str, bag: str) -> None:
+    found = {taker.function: taker for taker in takers(bag)}
+    first = {"train_ras": "run_training"}.get(first, first)
+    assert first in found and found[first].passed and found[first].fields
 
 
 @pytest.mark.parametrize("folder", WITHOUT_TORCH)

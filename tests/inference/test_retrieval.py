@@ -26,6 +26,7 @@ from inference.retrieval.passages import (
     load_corpus,
     top_hits,
 )
+from inference.retrieval.vectors import VectorIndex
 from models.files.sentence_encoder import HashEncoder, load_sentence_encoder
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, RecordError, read_records
@@ -48,6 +49,22 @@ class OtherEncoder(HashEncoder):
 
 def ids(hits: list[Hit]) -> list[str]:
     return [hit.passage.id for hit in hits]
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+def test_vectors_are_found_in_order_and_again_from_a_file(
+    approximate: bool, tmp_path: Path
+) -> None:
+    rows = np.eye(4, dtype=np.float32)[[0, 1, 0, 2]]
+    index = VectorIndex(4, approximate)
+    assert index.search(rows[:1], 3) == [[]] and index.search(rows[:0], 3) == []
+    index.add(rows[:2])
+    index.add(rows[2:])
+    index.save(tmp_path / "index")
+    for same in (index, VectorIndex.load(tmp_path / "index", approximate)):
+        assert len(same) == 4 and same.search(rows[:2], 0) == [[], []]
+        assert [same.search(rows[:1], 9)[0][place] for place in (0, 1)] == [(0, 1.0), (2, 1.0)]
+        assert same.search(rows[1:2], 1) == [[(1, 1.0)]]
 
 
 def test_bm25_scores_equal_the_library_itself() -> None:
