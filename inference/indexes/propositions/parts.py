@@ -128,12 +128,6 @@ def read_part(folder: Path, expected: dict[str, Any]) -> Part:
     return Part(documents, vectors)
 
 
-def read_extractor(folder: Path) -> str | None:
-    """What extracted the index's triples; None for an empty or missing folder."""
-    parts = part_folders(folder)
-    return str(_read_about(parts[0]).get("extractor", "")) if parts else None
-
-
 def _read_about(folder: Path) -> dict[str, Any]:
     path = folder / ABOUT_FILE
     try:
