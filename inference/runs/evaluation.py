@@ -29,7 +29,7 @@ from inference.opening.loop import open_loop
 from inference.retrieval.passages import Passage, documents_of_questions, load_corpus
 from inference.runs.log import EvaluationLog, EvaluationLogError, shard_card
 from inference.runs.scores import GoldPassages, scored_trace, summarise
-from models.files.checkpoint import component_fingerprint, read_component_config
+from models.files.checkpoint import component_fingerprint
 from models.formats.records import QuestionRecord, read_records
 from models.graph_llm import GraphLLMConfig
 
@@ -242,4 +242,4 @@ def _derives_comparisons(options: LoopOptions) -> bool | None:
         return None
     if options.derive_comparisons is not None:
         return options.derive_comparisons
-    return GraphLLMConfig.from_dict(read_component_config(ras)).compare_dates
+    return GraphLLMConfig.read(ras).compare_dates

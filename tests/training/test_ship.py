@@ -12,11 +12,10 @@ from common.files import file_sha256
 from models.condition_extractor import (
     ConditionExtractor,
     ConditionExtractorConfig,
-    build_condition_extractor,
 )
 from models.files.checkpoint import CheckpointError, verify_component
 from models.parts.deep_prompt import DeepPrompt
-from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.processes import fresh, run
 from tests.tiny import tiny_backbone
 from training.complete_manifest import completed
@@ -31,7 +30,7 @@ CARD = {"sources": [SOURCE], "seed": 3, "options": {"out": "/x"}}
 def trained(tmp_path: Path) -> Path:
     backbone = tiny_backbone(tmp_path / "backbone")
     config = TextToTriplesConfig(backbone=str(backbone), lora_rank=4)
-    build_text_to_triples(config, "float32").save_pretrained(tmp_path / "run")
+    TextToTriples.from_config(config, dtype="float32").save_pretrained(tmp_path / "run")
     (tmp_path / "run" / "metrics.json").write_text(
         '{"eval_loss": 0.5, "settings": {"output_dir": "/x", "data": {}, "train": {"seed": 1}}}'
     )
@@ -56,7 +55,7 @@ def test_weights_are_bfloat16_and_load(trained: Path) -> None:
 
 def test_a_soft_prompt_ships_without_an_adapter(trained: Path) -> None:
     config = ConditionExtractorConfig(backbone=str(trained / "backbone"), num_prompt_tokens=3)
-    extractor = build_condition_extractor(config, "float32")
+    extractor = ConditionExtractor.from_config(config, dtype="float32")
     extractor.save_pretrained(trained / "prompt")
     shutil.copyfile(trained / "run" / "metrics.json", trained / "prompt" / "metrics.json")
     ship(trained / "prompt", trained / "data", trained / "shipped")
