@@ -279,6 +279,11 @@ def test_components_of_another_backbone_or_kind_are_refused(
         TransformersEngine(str(tmp_path / "small"), {"ras": ras})
     with pytest.raises(NotACheckpointError, match="nowhere"):
         TransformersEngine(backbone, {"ras": tmp_path / "nowhere"})
+    unknown = tmp_path / "unknown"
+    unknown.mkdir()
+    (unknown / "config.json").write_text('{"component": "trirag"}')
+    with pytest.raises(NotACheckpointError, match="'trirag', the nearest is 'tri_rag'"):
+        TransformersEngine(backbone, {"extractor": unknown})
 
 
 async def test_a_text_to_triples_model_of_its_own(backbone: str, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from common.files import file_sha256
 from models.condition_extractor import (
     ConditionExtractor,
     ConditionExtractorConfig,
@@ -18,7 +17,6 @@ from models.parts.deep_prompt import DeepPrompt
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.processes import fresh, run
 from tests.tiny import tiny_backbone
-from training.complete_manifest import completed
 from training.ship import ship
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,25 +106,3 @@ def test_licences_are_named_and_non_commercial_data_is_refused(trained: Path) ->
         ship(*arguments, licences={"elsewhere": "MIT"})
     with pytest.raises(CheckpointError, match="forbids commercial"):
         ship(*arguments, licences={"world": "CC BY-NC 4.0"})
-
-
-def test_an_older_manifest_is_completed_out_of_its_sources(tmp_path: Path) -> None:
-    lines = [{"dataset": "a", "licence": "MIT"}, {"dataset": "b", "licence": "CC BY 4.0"}]
-    records = tmp_path / "train.jsonl"
-    records.write_text("".join(json.dumps(line) + "\n" for line in [*lines, lines[0]]))
-    mixed = {"name": "contract", "file": "train.jsonl", "licence": "see the source's records"}
-    sources = [SOURCE, {**mixed, "sha256": file_sha256(records), "records": 2}]
-    manifest = {"data": {"sources": sources, "seed": 3}, "files": {"x": {"bytes": 1}}}
-    made = completed(manifest, {}, records, ["a"])
-    assert made["files"] == manifest["files"] and made["data"]["seed"] == 3
-    rows = [(row["subset"], row["records"], row["licence"]) for row in made["data"]["subsets"]]
-    assert rows == [("world", 7, "ours"), ("a", 2, "MIT")]
-    assert "completed after the training" in made["data"]["completed"]
-    assert completed(manifest, {})["data"]["subsets"][1]["licence"] == "not stated"
-    with pytest.raises(CheckpointError, match="3 records of these data sets, but 2 were read"):
-        completed(manifest, {}, records)
-    with pytest.raises(CheckpointError, match="it is complete"):
-        completed(made, {})
-    records.write_text("")
-    with pytest.raises(CheckpointError, match="its sha256 is another"):
-        completed(manifest, {}, records)
