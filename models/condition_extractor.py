@@ -72,20 +72,19 @@ class ConditionExtractor(ComponentModel[ConditionExtractorConfig]):
     """A frozen backbone and what adapts it; a soft prompt starts random until it is initialised."""
 
     config_type = ConditionExtractorConfig
-    prompt: DeepPrompt | PrefixPrompt | None
 
     def __init__(
         self,
         model: nn.Module,
         config: ConditionExtractorConfig,
         identity: str,
-        part: nn.Module | None = None,
+        part: DeepPrompt | PrefixPrompt | None = None,
     ) -> None:
         """Join a backbone, PEFT-wrapped for LoRA, and a prompt of `load_prompt`."""
         super().__init__(model, config, identity)
         if not config.has_adapter:
             model.requires_grad_(False)
-        self.prompt = part  # type: ignore[assignment]
+        self.prompt = part
         use_prompt_attention(self.backbone)
 
     @classmethod
@@ -94,7 +93,7 @@ class ConditionExtractor(ComponentModel[ConditionExtractorConfig]):
         config: ConditionExtractorConfig,
         backbone: PreTrainedModel,
         folder: Path | None = None,
-    ) -> nn.Module | None:
+    ) -> DeepPrompt | PrefixPrompt | None:
         """Return the learned prompt, new or as a folder holds it; None without one.
 
         Raises as `empty_prompt`.

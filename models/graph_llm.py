@@ -86,23 +86,22 @@ class GraphLLM(ComponentModel[GraphLLMConfig]):
     """Causal language model with adapters and a graph token after BOS."""
 
     config_type = GraphLLMConfig
-    graph_encoder: GraphEncoder | None
 
     def __init__(
         self,
         model: nn.Module,
         config: GraphLLMConfig,
         identity: str,
-        part: nn.Module | None = None,
+        part: GraphEncoder | None = None,
     ) -> None:
         """Join an adapted backbone and a graph encoder."""
         super().__init__(model, config, identity)
-        self.graph_encoder = part  # type: ignore[assignment]
+        self.graph_encoder = part
 
     @classmethod
     def learned_part(
         cls, config: GraphLLMConfig, backbone: PreTrainedModel, folder: Path | None = None
-    ) -> nn.Module | None:
+    ) -> GraphEncoder | None:
         """Return the graph encoder, new or as a folder holds it; None without a graph."""
         if config.graph is None:
             return None
