@@ -24,11 +24,9 @@ from tqdm import tqdm
 from benchmarks.harness.loop_runs import Run, Setting, report
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
-from inference.indexes.extraction import TripleCache
 from inference.loops.kind import LoopOptions
-from inference.loops.ras import RasLoop, StaticRasLoop
 from inference.opening.arguments import command, configure_logging
-from inference.opening.loop import OpenLoop, open_loop
+from inference.opening.loop import open_loop
 from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.retrieval.passages import Passage, load_corpus
 from inference.runs.evaluation import run_questions
@@ -70,21 +68,14 @@ async def run_once(
     opened = open_loop(own, corpus)
     try:
         await run_questions(opened.loop, [warm_up], 1)
-        _forget(opened)
+        if opened.extractor is not None:
+            opened.extractor.forget()
         with tqdm(total=len(records), desc=setting.name, unit=" questions") as bar:
             start = time.perf_counter()
             traces = await run_questions(opened.loop, records, concurrency, lambda *_: bar.update())
             return Run(setting, time.perf_counter() - start, traces)
     finally:
         await opened.close()
-
-
-def _forget(opened: OpenLoop) -> None:
-    """Put an empty cache in memory in place of what the warm-up question filled."""
-    if opened.cache is not None and isinstance(opened.loop, RasLoop | StaticRasLoop):
-        opened.cache.close()
-        opened.cache = TripleCache(None, opened.cache.model)
-        opened.loop.extractor.cache = opened.cache
 
 
 def run_all(

@@ -16,10 +16,10 @@ from typing import Any
 from tqdm import tqdm
 
 from common.tables import emit_json, print_table
-from data_gen.facts.subqueries import relation_question
 from evaluation.component_scores import recall_at_k
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import Passage, load_corpus
+from models.facts.subqueries import relation_question
 from models.formats.records import QuestionRecord, read_records
 
 

@@ -159,7 +159,7 @@ class EmptyTriples:
                 "samples with triples",
                 "hold a triple whose subject is its object: what was said is lost",
                 "check the builder's step from a question to its triple "
-                "(data_gen/facts/subqueries.py), or leave such triples out",
+                "(models/facts/subqueries.py), or leave such triples out",
                 loops.examples(),
             )
         ]  # fmt: skip

@@ -198,7 +198,7 @@ class AnswerNaming:
                 of,
                 "name the answer, which neither the question nor the history does: a planner "
                 "learns to guess",
-                "word the sub-query by what is known at its step (data_gen/facts/subqueries.py)",
+                "word the sub-query by what is known at its step (models/facts/subqueries.py)",
                 guessed.examples(),
             ),
             Finding(

@@ -252,8 +252,8 @@ def _inline(value: Any) -> str:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    columns = list(rows[0])
-    body = [" | ".join(str(row[column]) for column in columns) for row in rows]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    body = [" | ".join(str(row.get(column, "")) for column in columns) for row in rows]
     rule = " | ".join("---" for _ in columns)
     return [f"| {line} |" for line in (" | ".join(columns), rule, *body)]
 

@@ -53,7 +53,7 @@ class QuestionReader:
         self.caps = {path: int(n) for path, _, n in (cap.rpartition("=") for cap in options.cap)}
         self._work, self._counted = work, counted
         self._taken = DiskGroups(work)
-        self._excluded = self._test_questions()
+        self.excluded = self._test_questions()
 
     def read(self, source: NamedPath) -> list[QuestionRecord]:
         """The questions of one source that are new. Raises RecordError, FileNotFoundError."""
@@ -104,7 +104,7 @@ class QuestionReader:
         # An id that comes twice in one file is a matter for the check of labels.
         if self._taken.payload(record.id) not in (None, str(len(self.sources))):
             reason = "left out: same id again"
-        elif leak := self._excluded.reason(record):
+        elif leak := self.excluded.reason(record):
             reason = f"left out: {leak}"
         if reason and self._counted(record.id):
             self.counts.count(reason, 1, *place)

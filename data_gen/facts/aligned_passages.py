@@ -8,10 +8,10 @@ from pathlib import Path
 from data_gen.facts.entities import mentions
 from data_gen.facts.passage_triples import canonical_triples, complete_with_weak, look_up_names
 from data_gen.facts.solving_steps import SolvingStep, solving_steps
-from data_gen.facts.subqueries import fill_hops, split_relation
 from data_gen.labelling.labels import weak_triples
 from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.groups import DiskGroups
+from models.facts.subqueries import fill_hops, split_relation
 from models.formats.passages import context_passages, passage_key
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord, TriplesSample

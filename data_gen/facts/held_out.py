@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from data_gen.facts.subqueries import fill_hops
 from data_gen.sources.open_source import read_questions
 from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.groups import text_value
+from models.facts.subqueries import fill_hops
 from models.formats.prompts import TASK_INSTRUCTIONS
 from models.formats.records import QuestionRecord
 

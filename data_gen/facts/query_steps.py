@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from data_gen.facts.entities import entity_key, mentions, written_as
 from data_gen.facts.entity_shuffle import name_of
 from data_gen.facts.solving_steps import evidence_steps
-from data_gen.facts.subqueries import split_relation
+from models.facts.subqueries import split_relation
 from models.formats.passages import context_passages
 from models.formats.query_triplets import ANONYMOUS, QueryTriplet
 from models.formats.records import PassageRecord, QuestionRecord

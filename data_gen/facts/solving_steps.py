@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from data_gen.facts.entities import entity_key, mentions, same_fact, written_as
-from data_gen.facts.subqueries import (
+from models.facts.subqueries import (
     fill_hops,
     hop_references,
     natural_question,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data_gen.facts.entities import mentions
-from data_gen.facts.subqueries import hop_references, natural_question, split_relation
 from data_gen.hotpot_subq.documents import cut_to_tokens, kept_documents
 from data_gen.hotpot_subq.labelling import Decision
 from data_gen.hotpot_subq.run import (
@@ -35,6 +34,7 @@ from data_gen.teacher.prompts import (
 from evaluation.answers import golden_match, normalise_answer
 from evaluation.conditions import asks_about
 from inference.engines.contract import Request, Sampling
+from models.facts.subqueries import hop_references, natural_question, split_relation
 from models.formats.helpers import SubqueryInput, read_subquery, subquery_writer_prompt
 from models.formats.planning import strip_tags
 from models.formats.prompts import passage_text

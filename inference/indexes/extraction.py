@@ -142,7 +142,9 @@ class Payer(Protocol):
 
 
 class TripleExtractor:
-    """Extracts through an engine and a cache; concurrent calls share one request a passage."""
+    """Extracts all facts of passages through an engine and a cache; concurrent calls share one
+    request a passage.
+    """
 
     def __init__(self, engine: Engine, make_request: RequestMaker, cache: TripleCache) -> None:
         """`make_request` turns a passage into the engine's request, prompt and adapter set."""
@@ -152,31 +154,61 @@ class TripleExtractor:
         self._running: dict[str, asyncio.Task[list[Triple]]] = {}
 
     async def extract(
-        self, passages: Sequence[Passage], payer: Payer | None = None
+        self, passages: Sequence[Passage], payer: Payer | None = None, subquery: str = ""
     ) -> list[list[Triple]]:
-        """Triples of each passage, in order; only calls made here are charged to `payer`."""
-        keys = [passage_key(passage) for passage in passages]
+        """Return the triples of each passage, in order.
+
+        payer: charged for the calls made here alone. subquery: what the passages were found for.
+        """
+        keys = [self.key(passage, subquery) for passage in passages]
         known = self.cache.get(list(dict.fromkeys(keys)))
         missing = {k: p for k, p in zip(keys, passages, strict=True) if k not in known}
-        tasks = {key: self._task(key, passage, payer) for key, passage in missing.items()}
+        tasks = {key: self._task(key, p, subquery, payer) for key, p in missing.items()}
         # A shielded task goes on for the other callers when this one is cancelled.
         found = await asyncio.gather(*map(asyncio.shield, tasks.values()))
         known.update(zip(tasks, found, strict=True))
         return [known[key] for key in keys]
 
-    def _task(self, key: str, passage: Passage, payer: Payer | None) -> asyncio.Task[list[Triple]]:
+    def close(self) -> None:
+        """Release the cache."""
+        self.cache.close()
+
+    def forget(self) -> None:
+        """Put an empty cache in memory in the place of the cache."""
+        self.cache.close()
+        self.cache = TripleCache(None, self.cache.model)
+
+    def key(self, passage: Passage, subquery: str) -> str:
+        """Return what a passage's triples are known by in the cache."""
+        return passage_key(passage)
+
+    def request(self, passage: Passage, subquery: str) -> Request:
+        """Return the request for a passage's triples."""
+        return self.make_request(passage)
+
+    def read(
+        self, completion: Completion, passage: Passage, subquery: str
+    ) -> tuple[list[Triple], int]:
+        """Return the distinct triples that a model wrote, and how many pieces were none."""
+        parsed = parse_triples(completion.text)
+        return list(dict.fromkeys(parsed.triples)), parsed.malformed
+
+    def _task(
+        self, key: str, passage: Passage, subquery: str, payer: Payer | None
+    ) -> asyncio.Task[list[Triple]]:
         task = self._running.get(key)
         if task is None:
-            task = asyncio.create_task(self._extract_one(key, passage, payer))
+            task = asyncio.create_task(self._extract_one(key, passage, subquery, payer))
             self._running[key] = task
             task.add_done_callback(lambda _: self._running.pop(key, None))
         return task
 
-    async def _extract_one(self, key: str, passage: Passage, payer: Payer | None) -> list[Triple]:
-        [completion] = await self.engine.generate([self.make_request(passage)])
+    async def _extract_one(
+        self, key: str, passage: Passage, subquery: str, payer: Payer | None
+    ) -> list[Triple]:
+        [completion] = await self.engine.generate([self.request(passage, subquery)])
         if payer is not None:
             payer.charge([completion])
-        parsed = parse_triples(completion.text)
-        triples = list(dict.fromkeys(parsed.triples))
-        self.cache.put({key: (triples, parsed.malformed)})
+        triples, malformed = self.read(completion, passage, subquery)
+        self.cache.put({key: (triples, malformed)})
         return triples

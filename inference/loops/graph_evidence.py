@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from inference.indexes.extraction import TripleExtractor
+from inference.indexes.focused import Extractor
 from inference.loops.model import search_passages
 from inference.loops.trace import Trace
 from inference.retrieval.passages import Passage, Retriever
@@ -164,7 +164,7 @@ class EvidenceGatherer:
     def __init__(
         self,
         retriever: Retriever,
-        extractor: TripleExtractor,
+        extractor: Extractor,
         encoder: SentenceEncoder,
         settings: EvidenceSettings,
     ) -> None:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 
 from common.errors import UserError
-from inference.engines.adapters import DEFAULT_CHECKPOINTS, RAS_ADAPTER, T2T_ADAPTER
+from inference.engines.adapters import DEFAULT_CHECKPOINTS, RAS_ADAPTER, READER_ADAPTER, T2T_ADAPTER
 from inference.engines.contract import Engine, EngineOptions
-from inference.indexes.extraction import TripleExtractor
+from inference.indexes.focused import Extractor
 from inference.loops.model import MAX_ANSWER_TOKENS, GraphReader, PromptRequest
 from inference.loops.trace import Loop
 from inference.retrieval.open_retriever import RetrieverKind, build_retriever
@@ -17,6 +17,7 @@ from inference.retrieval.passages import Passage, Retriever
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.records import HelperTask
 
+Extraction = Literal["focused", "all", "both"]
 CHECKPOINT = "CHECKPOINT"
 """The metavar of an option that takes a component folder or 'none'."""
 
@@ -97,6 +98,41 @@ class LoopOptions:
     ] = None
     engine: EngineOptions = field(default_factory=EngineOptions)
 
+    def uses(self, component: str) -> bool:
+        """Return whether the loop needs a component of its kind, by its option's name."""
+        return True
+
+
+@dataclass(frozen=True)
+class ReadingOptions(LoopOptions):
+    """What is said about a loop that reads the passages that it finds.
+
+    `passage_reader` None prompts the backbone. `extraction` None is "all" where a text-to-triples
+    component other than the shipped one is named, and no reader.
+    """
+
+    extraction: Annotated[
+        Extraction | None,
+        Option(
+            "what is extracted of a passage: what answers the subquery that found it, all facts "
+            "(as in the papers), or both (default: focused; all where --t2t is given)"
+        ),
+    ] = None
+    passage_reader: Annotated[Path | None, Helper("read")] = DEFAULT_CHECKPOINTS[READER_ADAPTER]
+
+    @property
+    def extracts(self) -> Extraction:
+        """Return what is extracted of a passage."""
+        if self.extraction is not None:
+            return self.extraction
+        own_reader = self.passage_reader != ReadingOptions.passage_reader
+        return "focused" if own_reader or self.t2t == ReadingOptions.t2t else "all"
+
+    def uses(self, component: str) -> bool:
+        """Return whether the loop needs a component, by its option's name."""
+        unused = {"focused": T2T_ADAPTER, "all": "passage_reader"}
+        return component != unused.get(self.extracts)
+
 
 MarkT = TypeVar("MarkT")
 OptionsT = TypeVar("OptionsT", bound=LoopOptions)
@@ -125,10 +161,10 @@ class LoopParts(Generic[OptionsT]):
     reader: GraphReader
     ras_reader: GraphReader | None
     helpers: Mapping[str, PromptRequest]
-    triples_extractor: TripleExtractor | None
+    triples_extractor: Extractor | None
 
     @property
-    def extractor(self) -> TripleExtractor:
+    def extractor(self) -> Extractor:
         """The extractor of triples, which loops have that name `t2t` among their components."""
         assert self.triples_extractor is not None
         return self.triples_extractor
@@ -175,5 +211,6 @@ class LoopKind(Generic[OptionsT]):
 
     def folders(self, options: LoopOptions) -> dict[str, Path]:
         """The folder of each component that takes part, by its option's name."""
-        named = {name: getattr(options, name) for name in (*self.components, *self.helpers)}
+        names = filter(options.uses, (*self.components, *self.helpers))
+        named = {name: getattr(options, name) for name in names}
         return {name: folder for name, folder in named.items() if folder}

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from inference.engines.adapters import RAS_ADAPTER, T2T_ADAPTER
-from inference.indexes.extraction import TripleExtractor
-from inference.loops.kind import LoopKind, LoopOptions, LoopParts
+from inference.indexes.focused import Extractor
+from inference.loops.kind import LoopKind, LoopParts, ReadingOptions
 from inference.loops.model import GraphReader, search_passages
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage, Retriever
@@ -23,9 +23,9 @@ class RasSettings:
     answers, the ablation without a planner.
     """
 
-    top_k: int = LoopOptions.top_k
-    max_rounds: int = LoopOptions.max_rounds
-    max_triples: int = LoopOptions.max_triples
+    top_k: int = ReadingOptions.top_k
+    max_rounds: int = ReadingOptions.max_rounds
+    max_triples: int = ReadingOptions.max_triples
     planning: bool = True
 
 
@@ -42,7 +42,7 @@ class RasLoop:
         self,
         reader: GraphReader,
         retriever: Retriever,
-        extractor: TripleExtractor,
+        extractor: Extractor,
         settings: RasSettings,
     ) -> None:
         self.reader = reader
@@ -97,12 +97,12 @@ async def extract_step(
     subquery: str,
     passages: list[Passage],
     trace: Trace,
-    extractor: TripleExtractor,
+    extractor: Extractor,
     max_triples: int,
 ) -> TraceStep:
     """The step that passages give: the closest `max_triples` of the triples new to the trace."""
     with trace.bill.stage("extract"):
-        found = await extractor.extract(passages, trace.bill)
+        found = await extractor.extract(passages, trace.bill, subquery)
     triples = [triple for triples in found for triple in triples]
     known = [triple for step in trace.steps for triple in step.triples]
     kept = select_triples(subquery, trace.question, triples, max_triples, known)
@@ -112,9 +112,7 @@ async def extract_step(
 class StaticRasLoop:
     """One round over the question's own context, then the answer."""
 
-    def __init__(
-        self, reader: GraphReader, extractor: TripleExtractor, max_triples: int = 60
-    ) -> None:
+    def __init__(self, reader: GraphReader, extractor: Extractor, max_triples: int = 60) -> None:
         self.reader = reader
         self.extractor = extractor
         self.max_triples = max_triples
@@ -133,19 +131,19 @@ class StaticRasLoop:
         return trace
 
 
-def open_ras(parts: LoopParts[LoopOptions]) -> RasLoop:
+def open_ras(parts: LoopParts[ReadingOptions]) -> RasLoop:
     """Open the dynamic loop, or its ablation without a planner."""
     options, planning = parts.options, parts.options.loop == "ras"
     settings = RasSettings(options.top_k, options.max_rounds, options.max_triples, planning)
     return RasLoop(parts.reader, parts.retriever(), parts.extractor, settings)
 
 
-def open_static(parts: LoopParts[LoopOptions]) -> StaticRasLoop:
+def open_static(parts: LoopParts[ReadingOptions]) -> StaticRasLoop:
     """Open the loop over given passages."""
     return StaticRasLoop(parts.reader, parts.extractor)
 
 
 _BOTH = (RAS_ADAPTER, T2T_ADAPTER)
-RAS = LoopKind("ras", LoopOptions, open_ras, _BOTH)
-RAS_NO_PLANNING = LoopKind("ras_no_planning", LoopOptions, open_ras, _BOTH)
-RAS_STATIC = LoopKind("ras_static", LoopOptions, open_static, _BOTH, searches_corpus=False)
+RAS = LoopKind("ras", ReadingOptions, open_ras, _BOTH)
+RAS_NO_PLANNING = LoopKind("ras_no_planning", ReadingOptions, open_ras, _BOTH)
+RAS_STATIC = LoopKind("ras_static", ReadingOptions, open_static, _BOTH, searches_corpus=False)

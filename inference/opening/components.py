@@ -17,6 +17,7 @@ from models.files.backbone import load_tokenizer
 from models.files.checkpoint import component_fingerprint, read_component_config
 from models.formats.planning import History
 from models.formats.prompts import passage_text, triples_prompt
+from models.formats.reading import READING_INSTRUCTION
 from models.formats.records import HelperTask, Task
 from models.graph_llm import GraphLLMConfig
 from models.helper import HelperConfig, read_helper_config
@@ -24,6 +25,7 @@ from models.processors.passages import PassageProcessor
 from models.text_to_triples import TextToTriplesConfig
 
 MAX_PROMPTED_TRIPLES_TOKENS = 512
+MAX_PROMPTED_READING_TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ def prompted_triples_request(passage: Passage) -> Request:
     """A request for a passage's triples to a model that was not trained for it (RAS Fig. 19)."""
     prompt = triples_prompt(passage_text(passage.title, passage.text), few_shot=True)
     return chat_request(prompt, MAX_PROMPTED_TRIPLES_TOKENS)
+
+
+def prompted_reading_request(prompt: str) -> Request:
+    """Return a request for what a passage answers, to a model that was not trained for it."""
+    return chat_request(f"{READING_INSTRUCTION}\n\n{prompt}", MAX_PROMPTED_READING_TOKENS)
 
 
 def conditions_requests(component: Component) -> RequestMaker:

@@ -8,6 +8,7 @@ from common.cache import cache_folder
 from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.engines.contract import Engine, EngineOptions
 from inference.indexes.extraction import HELD, RequestMaker, TripleCache, TripleExtractor, held_to
+from inference.indexes.focused import BothExtractors, Extractor, FocusedExtractor
 from inference.indexes.hierarchy.build import Chunking
 from inference.indexes.hierarchy.extraction import (
     AdapterChunkExtractor,
@@ -16,10 +17,12 @@ from inference.indexes.hierarchy.extraction import (
 )
 from inference.indexes.hierarchy.kinds import KindTopics
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
+from inference.loops.kind import LoopOptions, ReadingOptions
 from inference.opening.components import (
     Component,
     helper_requests,
     open_helper,
+    prompted_reading_request,
     prompted_triples_request,
     triples_requests,
 )
@@ -57,6 +60,47 @@ def open_extractor(
     return TripleExtractor(
         engine, make_request, TripleCache(path, extractor_name(component, constrain))
     )
+
+
+def open_loop_extractor(
+    engine: Engine,
+    options: LoopOptions,
+    unfocused: Component | str | None,
+    reader: Component | None,
+) -> Extractor | None:
+    """Return what reads a loop's passages as its options say; None for a loop that reads none.
+
+    unfocused: the text-to-triples component, or the name of what is prompted in its place; None
+    where the loop extracts no triples. reader: None prompts the backbone.
+    """
+    if unfocused is None:
+        return None
+    constrain, cache = options.engine.constrain, options.cache
+    extraction = options.extracts if isinstance(options, ReadingOptions) else "all"
+    if extraction == "all":
+        return open_extractor(engine, unfocused, cache, constrain)
+    # An endpoint takes no grammar.
+    grounded = options.engine.kind != "openai"
+    focused = open_focused_extractor(engine, reader or options.backbone, cache, grounded)
+    if extraction == "focused":
+        return focused
+    return BothExtractors(focused, open_extractor(engine, unfocused, cache, constrain))
+
+
+def open_focused_extractor(
+    engine: Engine, component: Component | str, cache: Path | None, grounded: bool = True
+) -> FocusedExtractor:
+    """Return the reader, or an untrained one by its name, over its persistent cache.
+
+    grounded: hold its answers to the passage's words.
+    """
+    if isinstance(component, Component):
+        make_request, name = helper_requests(component), component.fingerprint
+    else:
+        make_request, name = prompted_reading_request, f"prompted {component}"
+    path = cache or cache_folder() / "triples.sqlite"
+    name = f"read {name}{'' if grounded else ' ungrounded'}"
+    return FocusedExtractor(engine, make_request, TripleCache(path, name), grounded=grounded)
 
 
 @dataclass(frozen=True)

@@ -3,38 +3,38 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from inference.engines.adapters import RAS_ADAPTER, T2T_ADAPTER
+from inference.engines.adapters import RAS_ADAPTER, READER_ADAPTER, T2T_ADAPTER
 from inference.engines.contract import Engine, EngineOptions
-from inference.indexes.extraction import TripleCache
+from inference.indexes.focused import Extractor
 from inference.loops.kind import LoopOptions, LoopParts
 from inference.loops.model import GraphReader, chat_input
 from inference.loops.registry import loop_kind
 from inference.loops.trace import Loop
 from inference.opening.components import Component, helper_requests, open_helper, reader_inputs
 from inference.opening.engine import build_engine
-from inference.opening.extractors import open_extractor
+from inference.opening.extractors import open_loop_extractor
 from inference.retrieval.passages import Passage
 
 
 @dataclass
 class OpenLoop:
-    """A loop with the engine and the cache it runs on; close it when done.
+    """A loop with the engine and the extractor it runs on; close it when done.
 
     documents: what it searches. shares_engine: whether the engine is another's to close.
     """
 
     loop: Loop
     engine: Engine
-    cache: TripleCache | None
+    extractor: Extractor | None
     documents: Sequence[Passage] = ()
     shares_engine: bool = False
 
     async def close(self) -> None:
-        """Stop the engine, unless it is shared, and release the cache."""
+        """Stop the engine, unless it is shared, and release the extractor's cache."""
         if not self.shares_engine:
             await self.engine.close()
-        if self.cache is not None:
-            self.cache.close()
+        if self.extractor is not None:
+            self.extractor.close()
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,12 @@ def open_loop(
     engine = engine_of(options.engine, [components]) if shared is None else shared
     make_input = reader_inputs(ras, options.derive_comparisons) if ras else chat_input
     reader = GraphReader(engine, make_input, options.max_answer_tokens, constrain)
-    extractor = None
-    if T2T_ADAPTER in kind.components:
-        reads = components.t2t or components.backbone
-        extractor = open_extractor(engine, reads, options.cache, constrain)
+    unfocused = (components.t2t or components.backbone) if T2T_ADAPTER in kind.components else None
+    passage_reader = components.helpers.get(READER_ADAPTER)
+    extractor = open_loop_extractor(engine, options, unfocused, passage_reader)
     helpers = {task: helper_requests(helper) for task, helper in components.helpers.items()}
     loop = kind.open(
         LoopParts(options, engine, corpus, reader, reader if ras else None, helpers, extractor)
     )
     documents = kind.documents(loop) if kind.documents else corpus
-    cache = extractor.cache if extractor else None
-    return OpenLoop(loop, engine, cache, documents, shares_engine=shared is not None)
+    return OpenLoop(loop, engine, extractor, documents, shares_engine=shared is not None)

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, N
 from dataclasses import fields
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from inference.loops.kind import CHECKPOINT, SHARED, LoopOptions, Option, OptionsError, marked
 from inference.loops.registry import LOOPS, loop_kind
@@ -42,8 +42,11 @@ def add_loop_arguments(parser: ArgumentParser, several: bool = False) -> None:
     for name, mark in marked(LoopOptions, Option).items():
         _add(parser, parser, LoopOptions, name, mark)
     _add_helpers(parser)
+    added: set[str] = set()
     for kind in LOOPS.values():
         own = {n: m for n, m in marked(kind.options, Option).items() if n in kind.own}
+        own = {name: mark for name, mark in own.items() if name not in added}
+        added.update(own)
         group = parser.add_argument_group(kind.heading) if kind.heading else parser
         for name, mark in own.items():
             _add(parser, group, kind.options, name, mark)
@@ -55,13 +58,17 @@ def _add_helpers(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("trained helpers").add_argument
     tasks = {name: task for kind in LOOPS.values() for name, task in kind.helpers.items()}
     for name, task in tasks.items():
-        loops = " and ".join(kind.name for kind in LOOPS.values() if name in kind.helpers)
+        users = [kind for kind in LOOPS.values() if name in kind.helpers]
+        default = getattr(users[0].options, name)
+        *others, last = (kind.name for kind in users)
+        loops = f"{', '.join(others)} and {last}" if others else last
         add(
             _flag(name),
             type=checkpoint_or_none,
             metavar=CHECKPOINT,
+            default=default,
             help=f"helper of the task {task}, {loops}, or 'none' to prompt the backbone "
-            "(default: none)",
+            f"(default: {'the shipped' if default else 'none'})",
         )
 
 
@@ -72,11 +79,11 @@ def _add(
     default = getattr(options, name)
     given: dict[str, Any] = {"help": mark.text + _default_text(name, default)}
     hint = get_type_hints(options)[name]
-    of_several = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    of_several = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if bool in of_several:
         given["action"] = "store_true" if default is False else BooleanOptionalAction
-    elif get_origin(hint) is Literal:
-        given["choices"] = get_args(hint)
+    elif get_origin(of_several[0]) is Literal:
+        given["choices"] = get_args(of_several[0])
     else:
         is_component = mark.metavar == CHECKPOINT
         types = {int: positive_int, Path: checkpoint_or_none if is_component else Path}

@@ -21,7 +21,7 @@ from common.shards import WHOLE, Shard
 from evaluation.runs import RESULTS_FILE
 from inference.engines.contract import Engine
 from inference.indexes.cost import read_cost
-from inference.loops.kind import LoopOptions
+from inference.loops.kind import LoopOptions, ReadingOptions
 from inference.loops.registry import LOOPS
 from inference.loops.trace import Loop, Trace
 from inference.opening.loop import open_loop
@@ -227,6 +227,8 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     folders = kind.folders(options)
     for name in ("ras", "t2t", *kind.helpers):
         settings[name] = component_fingerprint(folders[name]) if name in folders else None
+    if isinstance(options, ReadingOptions):
+        settings["extraction"] = options.extracts
     settings["derive_comparisons"] = _derives_comparisons(options)
     if kind.index and settings[kind.index]:
         settings[kind.index] = str(settings[kind.index])

@@ -1,11 +1,17 @@
-"""Regular expressions of what models write, so that decoding can be held to a format that parses.
+"""Forms of what models write, so that decoding can be held to a format that parses.
 
 Written in what Python's `re` and Rust's `regex` (llguidance) have in common. What one lets through
 its format's parser reads without a malformed piece, unless the text was cut at its most new
 tokens. Fields and lists are bounded, so that a model that never learned to stop ends all the same.
 """
 
+import json
+import re
+
+from models.formats.helpers import NOTHING
 from models.formats.planning import PlanAction
+from models.formats.reading import SEPARATOR
+from models.formats.triples import escape_marks, escape_parentheses
 
 # str.strip also takes \x1c to \x1f away, which Rust does not count among white space.
 _SPACE = r"\s\x1c-\x1f"
@@ -54,6 +60,27 @@ def conditions_regex(max_triplets: int = 10, max_characters: int = 500) -> str:
     field = f"{first}{later}{{0,{max_characters - 1}}}"
     triplet = rf"\[C\] {field} \[P\] (?:{field} )?\[R\] {field}"
     return _list_of(triplet, r"\n", max_triplets)
+
+
+def reading_grammar(passage: str, max_characters: int = 120) -> str:
+    """Return the grammar of a reading of this passage, for `Constraint.grammar`.
+
+    "nothing", spans of whole words of the passage, or triples whose objects are such spans.
+    max_characters: of a triple's subject and predicate.
+    """
+    words = re.findall(r"\w+|\W", passage)
+    # A bare ")" would be read as the passage's own where it follows there, not as a triple's end.
+    escaped = [escape_parentheses(escape_marks(word)) for word in words]
+    field = rf"[^{_TRIPLE_MARKS} ][^{_TRIPLE_MARKS}]{{0,{max_characters - 1}}}"
+    return "\n".join(
+        [
+            f'start: "{NOTHING}" | span ("{SEPARATOR}" span)* | fact (", " fact)*',
+            'fact: "(S> " FIELD "| P> " FIELD "| O> " escaped ")"',
+            f"FIELD: /{field}/",
+            f'span: %regex {{ "substring_chunks": {json.dumps(words)} }}',
+            f'escaped: %regex {{ "substring_chunks": {json.dumps(escaped)} }}',
+        ]
+    )
 
 
 def _list_of(item: str, separator: str, most: int) -> str:

@@ -17,7 +17,9 @@ from models.formats.triples import Triple
 
 logger = logging.getLogger(__name__)
 Task = Literal["plan", "answer"]
-HelperTask = Literal["subquery", "decompose", "resolve", "judge_gap", "topic", "choose_topics"]
+HelperTask = Literal[
+    "subquery", "decompose", "resolve", "judge_gap", "topic", "choose_topics", "read"
+]
 
 
 class Record(Protocol):

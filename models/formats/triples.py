@@ -47,15 +47,23 @@ def _balanced(text: str) -> bool:
     return depth == 0
 
 
+def escape_marks(text: str) -> str:
+    """Return the text with its separators, tags and line breaks as a triple's field holds them."""
+    return text.translate(_ESCAPES)
+
+
+def escape_parentheses(text: str) -> str:
+    """Return the text with its parentheses as a field holds those that do not pair up."""
+    return text.replace("(", "\\(").replace(")", "\\)")
+
+
 def _escape(field: str) -> str:
     """Escape what a reader would take for a separator, a tag or a triple's end."""
     field = field.strip()
     if not field:
         raise ValueError("a triple's field is empty; every field needs text")
-    escaped = field.translate(_ESCAPES)
-    if not _balanced(escaped):
-        escaped = escaped.replace("(", "\\(").replace(")", "\\)")
-    return escaped
+    escaped = escape_marks(field)
+    return escaped if _balanced(escaped) else escape_parentheses(escaped)
 
 
 def _unescape(field: str) -> str:

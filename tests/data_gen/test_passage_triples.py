@@ -11,8 +11,8 @@ from common.errors import RecordError
 from data_gen.facts.aligned_passages import aligned_sample, shortened, supporting_titles
 from data_gen.facts.entities import compatible_relations, entity_key, mentions, same_fact
 from data_gen.facts.passage_triples import PassageTriples, canonical_triples, read_extracted
-from data_gen.facts.subqueries import natural_question, relation_question, step_triple
 from data_gen.sources.splits import check_fractions, split_of
+from models.facts.subqueries import natural_question, relation_question, step_triple
 from models.formats.prompts import passage_text
 from models.formats.records import DecompositionStep, PassageRecord, QuestionRecord, TriplesSample
 from models.formats.triples import Triple

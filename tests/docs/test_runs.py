@@ -103,6 +103,8 @@ EXCUSES = (
     Excuse("docs/loops.md", "python benchmarks/scripted_loops.py", MINUTES,
            "tests/benchmarks/test_scripted_loops.py"),
     Excuse(MEASURED, ("python ", "accelerate launch training/", "cat "), HOURS),
+    Excuse("docs/reading.md", "python data_gen/build_reading.py", HOURS,
+           "tests/data_gen/test_build_reading.py"),
     Excuse("docs/serving.md", "inference/serve.py", SERVER,
            "tests/inference/test_serve_command.py"),
     Excuse("docs/serving.md", "from openai", "asks that server"),

@@ -1,4 +1,4 @@
-"""Sub-questions in words: from a relation and its subject, or from a source's decomposition."""
+"""Sub-questions in words: from a relation and its subject or a decomposition, and back to facts."""
 
 import re
 from collections.abc import Sequence
@@ -85,6 +85,15 @@ _TEMPLATES = {
     "based on": "What is {s} based on?",
     "crosses": "What does {s} cross?",
 }
+_ASKED = {
+    relation: re.compile(rf"{start}(?P<subject>.+){end}", re.IGNORECASE)
+    for relation, template in _TEMPLATES.items()
+    for start, end in [map(re.escape, template.split("{s}"))]
+}
+_ASKED_NOUN = re.compile(
+    r"(?:what|who) (?:is|was|are|were) the (?P<phrase>.+ of .+)\?", re.IGNORECASE
+)
+_NAME_FOLLOWS = re.compile(r"(?:the )?[^a-z]")
 _HOP = re.compile(r"#(\d+)")
 _ENDS_IN_THE = re.compile(r"\bthe\s+$", re.IGNORECASE)
 _STARTS_WITH_THE = re.compile(r"^the\s+(?=\S)", re.IGNORECASE)
@@ -128,6 +137,24 @@ def relation_question(relation: str, subject: str) -> str:
     """The question that asks for the object of (subject, relation, ?)."""
     template = _TEMPLATES.get(relation, "What is the {p} of {s}?")
     return template.format(s=subject, p=relation)
+
+
+def asked_relation(question: str) -> tuple[str, str] | None:
+    """Return the (subject, relation) whose object a question asks for, else None.
+
+    Reads what `relation_question` writes. "What is the head of government of Peru?" is split where
+    a name begins.
+    """
+    for relation, pattern in _ASKED.items():
+        if match := pattern.fullmatch(question.strip()):
+            return match["subject"], relation
+    match = _ASKED_NOUN.fullmatch(question.strip())
+    if match is None:
+        return None
+    words = match["phrase"].split(" of ")
+    splits = [(" of ".join(words[:n]), " of ".join(words[n:])) for n in range(1, len(words))]
+    relation, subject = next((s for s in splits if _NAME_FOLLOWS.match(s[1])), splits[0])
+    return subject, relation
 
 
 def hop_references(question: str) -> list[int]:
@@ -182,3 +209,16 @@ def step_triple(question: str, answer: str, title: str) -> Triple:
     if match and match["verb"].lower() not in _NOT_A_VERB:
         return Triple(answer, match["verb"].lower(), match["rest"])
     return Triple(title, _WH_WORD.sub("", words) or words, answer)
+
+
+def answered_triple(subquery: str, answer: str, title: str) -> Triple:
+    """Return the fact that an answer to a subquery states, its predicate read off the subquery.
+
+    "Who directed Ana?" gives (Ana, director, answer); what `asked_relation` does not read is as in
+    `step_triple`. title: of the passage that gave the answer; the subquery stands in its place
+    where there is none.
+    """
+    if asked := asked_relation(subquery):
+        return Triple(*asked, answer)
+    words = subquery.strip().rstrip("?. ")
+    return step_triple(words, answer, title.strip() or words)

@@ -1,0 +1,185 @@
+"""A reader's samples out of read passages, questions with their hops, and texts with triples."""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from common.shards import WHOLE, Shard
+from data_gen.builds.build import Build
+from data_gen.builds.cards import InstructionFigures
+from data_gen.builds.found import Found
+from data_gen.builds.questions import QuestionReader, load_corpus
+from data_gen.builds.shards import Deal, Reading
+from data_gen.facts.passage_search import PassageFinder
+from data_gen.facts.passage_triples import PassageTriples
+from data_gen.samples.labels import CheckedSamples, check_labels
+from data_gen.samples.material import Material, SampleOptions
+from data_gen.samples.reading import asked_for, hop_samples, passage_samples, triple_samples
+from data_gen.sources.arguments import NamedPath, add_question_options, named_path, source_entry
+from data_gen.sources.contract_triples import file_subsets, read_contract_triples
+from data_gen.sources.splits import hash_fraction
+from data_gen.streaming.counts import CountTokens, PlacedCounts
+from data_gen.streaming.files import EveryFew, ExternalSort, from_line, sort_key, to_line
+from models.formats.reading import ReadingRecord
+from models.formats.records import (
+    InstructionSample,
+    PassageRecord,
+    QuestionRecord,
+    read_records,
+)
+
+READING, TRIPLES = "reading", "triples"
+_QUESTIONS = ("2wikimultihopqa", "musique", "world")
+SOURCES = (READING, TRIPLES, *_QUESTIONS)
+SAMPLES_TO_READ = 20
+
+
+class ReadingBuildReading:
+    """Makes the samples of all sources and counts what happened on the way."""
+
+    def __init__(self, options: argparse.Namespace, work: Path) -> None:
+        self.options, self.work = options, work
+        self.deal = Deal(WHOLE)
+        self.counts = PlacedCounts()
+        self.reader = QuestionReader(options, self.counts, work)
+        corpora = [p for path in options.corpus for p in load_corpus(path)]
+        chosen = SampleOptions(nothing_rate=options.nothing_rate, seed=options.seed)
+        by_title: dict[str, PassageRecord] = {}
+        for passage in corpora:
+            by_title.setdefault(passage.title, passage)
+        finder, triples = PassageFinder(corpora), PassageTriples(folder=work)
+        self.material = Material(by_title, finder, triples, chosen, self.counts)
+
+    def found(self) -> Found:
+        """Return what was counted so far."""
+        return Found.of(self.counts, self.reader.skipped, self.reader.sources)
+
+    def look_ups(self) -> tuple[str, ...]:
+        """Return none that a card tells."""
+        return ()
+
+    def items(self) -> Iterator[InstructionSample]:
+        """Yield all samples, source by source."""
+        makers = {READING: self._passages, TRIPLES: self._triples}
+        for source in self.options.source:
+            for sample in makers.get(source.name, self._hops)(source):
+                self.counts[f"samples of {source.name}"] += 1
+                yield sample
+
+    def _passages(self, source: NamedPath) -> Iterator[InstructionSample]:
+        """Yield samples of read passages, at most `per_data_set` of each set, by hash of the id."""
+        order, taken = ExternalSort(self.work), Counter[str]()
+        on_error = self.reader.skipped.handler(source.name)
+        read = tqdm(read_records(source.path, ReadingRecord, on_error), desc=source.path)
+        for number, record in enumerate(read):
+            place = hash_fraction(f"read/{record.id}", self.options.seed)
+            order.add(sort_key(place, number), to_line(record))
+        most = self.options.per_data_set
+        for line in order:
+            record = from_line(line, ReadingRecord)
+            asked = QuestionRecord(record.id, record.question, record.answer)
+            if leak := self.reader.excluded.reason(asked):
+                self.counts[f"left out: {leak}"] += 1
+            elif most is None or taken[record.source] < most:
+                made = list(passage_samples(record))
+                self.counts["passages left out: no span answers"] += not made
+                taken[record.source] += len(made)
+                yield from made
+        self.counts.update({f"samples of {name}": count for name, count in taken.items()})
+        self.reader.sources.append(source_entry(source, taken.total(), file_subsets(source.path)))
+
+    def _hops(self, source: NamedPath) -> Iterator[InstructionSample]:
+        for record in self.reader.stream(source):
+            yield from hop_samples(record, self.material)
+
+    def _triples(self, source: NamedPath) -> Iterator[InstructionSample]:
+        on_error = self.reader.skipped.handler(source.name)
+        datasets = self.options.datasets
+        read = [*read_contract_triples(source.path, datasets, on_error)]
+        relations = sorted({asked_for(t.predicate) for s in read for t in s.triples} - {""})
+        for sample in tqdm(read, desc=source.path):
+            yield from triple_samples(
+                sample, relations, self.options.nothing_rate, self.options.seed
+            )
+        subsets = file_subsets(source.path, datasets)
+        self.reader.sources.append(source_entry(source, len(read), subsets))
+
+
+class ReadingBuild(Build[InstructionSample, InstructionSample]):
+    """A reader's samples, each prompt once."""
+
+    name = "build_reading"
+    title = "Reading with the question in hand"
+    nothing = "the sources hold no passage that answers a question"
+    item_type = InstructionSample
+    shown = ("splits", "figures", "counts")
+    columns = ("what", "count")
+    shards = False
+
+    @classmethod
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the sources and the shares."""
+        add = parser.add_argument
+        add(
+            "--source", type=named_path(SOURCES), action="append", required=True,
+            metavar="NAME=PATH", help=f"a source, several times; NAME: {', '.join(SOURCES)}",
+        )  # fmt: skip
+        add(
+            "--corpus", type=Path, action="append", default=[], metavar="PATH",
+            help="passages, by title, for questions that come without text",
+        )  # fmt: skip
+        add(
+            "--datasets", type=lambda text: text.split(","), metavar="A,B",
+            help="of triples only records whose 'dataset' is named",
+        )  # fmt: skip
+        add(
+            "--per-data-set", type=int, metavar="N",
+            help="of reading at most N samples of each 'source' in it (all)",
+        )  # fmt: skip
+        add(
+            "--nothing-rate", type=float, default=SampleOptions.nothing_rate,
+            help="share of hops, first rounds and triples beside or in place of which a passage "
+            "that does not tell is shown (%(default)s)",
+        )  # fmt: skip
+        add_question_options(parser, "questions of each source")
+
+    def reading(self, shard: Shard) -> ReadingBuildReading:
+        """Return the reading of all sources."""
+        return ReadingBuildReading(self.options, self.work)
+
+    def samples(self, items: Iterable[InstructionSample]) -> CheckedSamples[InstructionSample]:
+        """Return the samples with distinct prompts; of two labels the first stays."""
+        self._checked = check_labels(items, True, InstructionSample, self.work)
+        return self._checked
+
+    def figures(self, count_tokens: CountTokens) -> InstructionFigures:
+        """Return the sizes, to be counted."""
+        return InstructionFigures(count_tokens, self.work)
+
+    def split_key(self, sample: InstructionSample) -> str:
+        """Return the page or the question: its samples share a split."""
+        return sample.source_id.split("/")[0]
+
+    def examples(self, count: int) -> EveryFew[InstructionSample]:
+        """Return what picks samples at equal distances."""
+        return EveryFew(SAMPLES_TO_READ, count)
+
+    def card(self, figures: dict[str, Any], read: Reading[InstructionSample]) -> dict[str, Any]:
+        """Return figures, counts, options and sources."""
+        known = read.found()
+        return {
+            "figures": figures,
+            "counts": {**known.counts, **self._checked.left_out()},
+            **known.skipped_part(),
+            "options": self.chosen("seed", "fractions", "per_data_set", "nothing_rate", "datasets"),
+            "sources": known.sources,
+            "seed": self.options.seed,
+        }
+
+    def rows(self, card: Mapping[str, Any]) -> list[list[Any]]:
+        """Return splits and counts."""
+        return [[name, count] for name, count in {**card["splits"], **card["counts"]}.items()]
