@@ -83,7 +83,7 @@ def build_model(width: int, base: GraphLLMConfig, feature_dim: int, seed: int) -
     """An untrained model of that width; the same adapter for every width."""
     torch.manual_seed(seed)
     if width == 0:
-        return GraphLLM.from_config(replace(base, graph=None), dtype="bfloat16")
+        return GraphLLM.from_config(replace(base, graph=None), dtype="bfloat16").train()
     graph = GraphEncoderConfig(
         input_dim=feature_dim,
         hidden_dim=width,
@@ -91,7 +91,7 @@ def build_model(width: int, base: GraphLLMConfig, feature_dim: int, seed: int) -
         num_heads=HEADS,
         projector_dim=2 * width,
     )
-    return GraphLLM.from_config(replace(base, graph=graph), dtype="bfloat16")
+    return GraphLLM.from_config(replace(base, graph=graph), dtype="bfloat16").train()
 
 
 def train(model: GraphLLM, data: Data, arguments: argparse.Namespace) -> float:

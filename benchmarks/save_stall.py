@@ -23,7 +23,7 @@ from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, TrainerCallback
 
 from common.tables import emit_json, print_table
-from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from training.loop.schedule import Clock
 from training.loop.trainer import ComponentTrainer
 from training.recipe.samples import Collator, SampleSet, TrainingSample
@@ -82,7 +82,7 @@ def _trainer(options: argparse.Namespace, folder: str, way: str) -> ComponentTra
         num_hidden_layers=options.layers, num_attention_heads=8, num_key_value_heads=8,
     )  # fmt: skip
     adapter = TextToTriplesConfig("random", lora_rank=options.rank)
-    module = build_text_to_triples(adapter, model=LlamaForCausalLM(config)).train()
+    module = TextToTriples.from_config(adapter, LlamaForCausalLM(config)).train()
     random = np.random.default_rng(0)
     samples = [
         TrainingSample(str(i), random.integers(0, VOCABULARY, 128, dtype=np.int32), 64)

@@ -49,7 +49,6 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "training.compare",
         "training.average",
         "training.ship",
-        "training.complete_manifest",
         "training.recipe_table",
     ),
     "Measure": (

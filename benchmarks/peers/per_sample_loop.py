@@ -28,7 +28,7 @@ class PerSampleLoopStep:
         self, workload: Workload, settings: StepSettings, module: GraphLLM | None = None
     ) -> None:
         config = model_config(settings, workload.features.shape[1])
-        self.module = module or GraphLLM.from_config(config, dtype="float32")
+        self.module = module or GraphLLM.from_config(config, dtype="float32").train()
         self.workload = workload
         self.tokenizer = workload.tokenizer
         self.word_embedding = self.module.backbone.get_input_embeddings()
@@ -86,7 +86,7 @@ class PerSampleLoopStep:
             targets[i] = [IGNORE_INDEX] * padding + targets[i]
             embeds[i] = torch.cat([pad_embedding.repeat(padding, 1), sample], dim=0)
         labels = torch.tensor(targets)
-        output = self.module.language_model(
+        output = self.module.model(
             inputs_embeds=torch.stack(embeds),
             attention_mask=torch.tensor(masks),
             labels=labels,

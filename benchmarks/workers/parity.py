@@ -24,7 +24,7 @@ class GraphLLMStep:
         self, workload: Workload, settings: StepSettings, dtype: str, graph: bool = True
     ) -> None:
         config = model_config(settings, workload.features.shape[1], graph)
-        self.module = GraphLLM.from_config(config, dtype=dtype)
+        self.module = GraphLLM.from_config(config, dtype=dtype).train()
         self.workload = workload
         self.collate = Collator(
             int(workload.tokenizer.pad_token_id), workload.features if graph else None

@@ -33,7 +33,7 @@ def prefix_states(
         BackboneMismatchError: the backbone's name now means another model.
         UnsupportedBackboneError: a soft prompt that some layers do not have.
     """
-    settings = ConditionExtractorConfig.from_dict(config)
+    settings = ConditionExtractorConfig.from_dict(config, folder)
     backbone = load_backbone(settings.backbone, "float32", settings.backbone_revision)
     check_backbone(config, backbone_id(backbone), folder)
     if adapter is not None:

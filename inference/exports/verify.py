@@ -34,7 +34,7 @@ from models.formats.triples import Triple
 from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import GraphLLM, GraphLLMConfig, load_graph_encoder
 from models.helper import COMPONENT as HELPER
-from models.helper import InstructionTuned
+from models.helper import Helper
 from models.parts.adapters import ADAPTER_WEIGHTS
 from models.parts.graph import GraphBatch
 from models.parts.prefix_tuning import PROMPT_EMBEDDINGS
@@ -59,15 +59,15 @@ STEPS = (
     HistoryStep("Ada Brandt date of birth", (Triple("Ada Brandt", "born", "3 May 1921"),)),
 )
 NEW_TOKENS = 32
-Source = GraphLLM | TextToTriples | ConditionExtractor | InstructionTuned
+Source = GraphLLM | TextToTriples | ConditionExtractor | Helper
 Inputs = dict[str, Tensor]
 
 
-def targets_of(config: Mapping[str, Any]) -> tuple[Target, ...]:
+def targets_of(folder: Path, config: Mapping[str, Any]) -> tuple[Target, ...]:
     """The targets that a component's configuration allows."""
     if config["component"] == TRI_RAG and config["adaptation"] != Adaptation.lora:
         return () if config["adaptation"] == Adaptation.pretrained else ("prefix",)
-    if config["component"] == RAS and GraphLLMConfig.from_dict(config).graph is not None:
+    if config["component"] == RAS and GraphLLMConfig.from_dict(config, folder).graph is not None:
         return ("hf", "peft", "graph")
     return ("hf", "peft") if config["lora_rank"] > 0 else ("hf",)
 
@@ -78,7 +78,7 @@ def check_target(folder: Path, config: Mapping[str, Any], target: Target) -> Non
     Raises:
         ExportError: naming what the target needs and what can be had instead.
     """
-    possible = targets_of(config)
+    possible = targets_of(folder, config)
     if target not in possible:
         instead = f"export it to {' or '.join(possible)}" if possible else "it learned nothing"
         raise ExportError(
@@ -153,7 +153,7 @@ def _source(component: Component) -> Source:
     kinds: dict[str, type[Source]] = {
         RAS: GraphLLM,
         TRI_RAG: ConditionExtractor,
-        HELPER: InstructionTuned,
+        HELPER: Helper,
     }
     kind = kinds.get(component.config["component"], TextToTriples)
     return kind.from_pretrained(component.folder, dtype="float32")

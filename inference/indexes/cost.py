@@ -1,8 +1,7 @@
 """What it cost to make an index: model calls, tokens and seconds, over all its additions.
 
 Every builder writes it in the same way, as lines of `indexing_cost.jsonl` in the index's folder; a
-line every few seconds, so that a build that is killed keeps what it paid for. Indexes made before
-this file was written have none.
+line every few seconds, so that a build that is killed keeps what it paid for.
 """
 
 import time
@@ -94,4 +93,4 @@ def read_cost(folder: Path | None) -> dict[str, Any] | None:
     )
     if not lines:
         return None
-    return {name: sum(line.get(name, 0) for line in lines) for name in COUNTS}
+    return {name: sum(line[name] for line in lines) for name in COUNTS}

@@ -19,7 +19,6 @@ from common.errors import RecordError
 from common.provenance import provenance
 from common.shards import WHOLE, Shard
 from evaluation.runs import RESULTS_FILE
-from evaluation.significance import scores_by_type
 from inference.engines.contract import Engine
 from inference.indexes.cost import read_cost
 from inference.loops.kind import LoopOptions, ReadingOptions
@@ -29,7 +28,7 @@ from inference.opening.loop import open_loop
 from inference.retrieval.passages import Passage, documents_of_questions, load_corpus
 from inference.runs.log import EvaluationLog, EvaluationLogError, shard_card
 from inference.runs.scores import GoldPassages, scored_trace, summarise
-from models.files.checkpoint import component_fingerprint, read_component_config
+from models.files.checkpoint import component_fingerprint
 from models.formats.records import QuestionRecord, read_records
 from models.graph_llm import GraphLLMConfig
 
@@ -111,8 +110,7 @@ async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -
     missing = [record for record in own if record.id not in log.rows]
     if not missing and (stored := _stored_results(evaluation.out, len(own))) is not None:
         rows = [log.rows[record.id] for record in own]
-        # Finished before results were kept by type; its file stays as it is.
-        return Evaluated(rows, stored if part else {"by_type": scores_by_type(rows), **stored})
+        return Evaluated(rows, stored)
     # Before the first answer: the tree and the data may change while a long evaluation runs.
     source = source_of(evaluation, earlier=len(own) - len(missing))
     if missing:
@@ -159,7 +157,7 @@ def results_of(
 ) -> dict[str, Any]:
     """What `results.json` says of a whole evaluation. settings: of `settings_of`."""
     results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
-    results["derive_comparisons"] = settings.get("derive_comparisons")
+    results["derive_comparisons"] = settings["derive_comparisons"]
     # Building the folder that a loop answers from is its cost of indexing.
     folder = settings.get(LOOPS[settings["loop"]].index or "")
     results["indexing"] = read_cost(Path(folder)) if folder else None
@@ -244,4 +242,4 @@ def _derives_comparisons(options: LoopOptions) -> bool | None:
         return None
     if options.derive_comparisons is not None:
         return options.derive_comparisons
-    return GraphLLMConfig.from_dict(read_component_config(ras)).compare_dates
+    return GraphLLMConfig.read(ras).compare_dates

@@ -115,7 +115,7 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         """A text-to-triples model that runs beside vLLM."""
         served = self._served(name)
         served.tokenizer, served.own_backbone = own_tokenizer(folder, settings), True
-        served.is_encoder_decoder = bool(read_component_config(folder)["is_encoder_decoder"])
+        served.is_encoder_decoder = settings.is_encoder_decoder
         return served
 
     def _served(self, name: str | None, prefix_length: int = 0) -> VLLMServed:
