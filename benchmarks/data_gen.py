@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
 from benchmarks.workers.data_stages import KINDS, STAGES, prepare
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 
 _STAGES = Path(__file__).resolve().parent / "workers" / "data_stages.py"
@@ -35,9 +35,7 @@ _COLUMNS = ("records", "seconds", "cpu_seconds", "records_per_second", "records_
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--records", type=int, default=20_000, help="about so many made (default: 20000)")
     add(
@@ -81,6 +79,7 @@ def measure(folder: Path, kinds: Sequence[str], stages: Sequence[str], records: 
     return figures
 
 
+@one_line_errors()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)

@@ -17,6 +17,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.answers import exact_match
 from inference.opening.arguments import command
@@ -82,9 +83,7 @@ def _last_if_all(name: str) -> tuple[bool, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--datasets", nargs="+", required=True, metavar="NAME=FILE")
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     return parser

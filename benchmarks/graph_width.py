@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 from transformers import get_cosine_schedule_with_warmup
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from inference.opening.arguments import command, configure_logging, positive_int
 from models.files.backbone import load_tokenizer
@@ -139,9 +139,7 @@ def measure(width: int, config: GraphLLMConfig, data: Data, arguments: Any) -> d
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--train", type=Path, required=True, help="RasSample records, JSON Lines")
     add("--dev", type=Path, required=True, help="held-out RasSample records")

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import numpy as np
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.runs import TRACES_FILE
 from inference.indexes.cost import read_cost
@@ -146,9 +146,7 @@ def _write_lines(source: Path, target: Path, start: int, stop: int) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
     add("--cache", required=True, type=Path, help="SQLite file of triples extracted before")

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.build_hierarchy import finish
@@ -197,7 +198,7 @@ def _query(index: HierarchyIndex, questions: Sequence[str]) -> Iterator[float]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--sizes", nargs="+", type=positive_int, default=SIZES, help="passages (1000 4000 12000)")
     add("--queries", type=positive_int, default=50, help="questions timed (default: 50)")

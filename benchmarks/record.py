@@ -27,9 +27,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from common import provenance as source
-from common.commands import one_line_errors
+from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.files import atomic_directory
 from evaluation.runs import PREDICTIONS_FILE, RESULTS_FILE, TRACES_FILE, read_run
@@ -290,9 +289,7 @@ def kept(options: argparse.Namespace) -> list[Path]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("name", help="folder under benchmarks/results/, as train_step or evaluations/SET/LOOP")
     add("--data", nargs="+", type=Path, default=[], metavar="FILE", help="data that was read")

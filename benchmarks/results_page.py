@@ -17,11 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import jinja2
 
 from benchmarks.record import RESULTS, ROOT, RUN_FILE
-from common.commands import one_line_errors
+from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.tables import print_table
 from evaluation.compare import compare_runs
@@ -308,9 +307,7 @@ def check(pages: Mapping[Path, str]) -> Sequence[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--check", action="store_true", help="write nothing; status 1 where a page differs")
     add("--results", type=Path, default=RESULTS, help="folder of records (default: %(default)s)")

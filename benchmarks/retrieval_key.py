@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import numpy as np
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.component_scores import recall_at_k
 from evaluation.significance import bootstrap_interval
@@ -110,7 +110,7 @@ def compare_keys(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--kb", required=True, type=Path, help="knowledge base that build_kb.py wrote")
     add("--corpus", required=True, type=Path, help="the corpus that it was built from")

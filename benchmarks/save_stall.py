@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import numpy as np
 import torch
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, TrainerCallback
 
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
 from training.loop.schedule import Clock
@@ -143,7 +143,7 @@ def compare(ways: dict[str, dict[str, Any]], interval: int) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     recipe = load_config(T2TSettings, CONFIG, list(REQUIRED)).train.save_steps
     add = parser.add_argument
     add("--steps", type=int, default=2 * recipe, help="of each run (default: %(default)s)")
@@ -158,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     parser = _parser()

@@ -25,6 +25,7 @@ from benchmarks.scripted_world.loops import LOOPS, Settings
 from benchmarks.scripted_world.measure import Conditions, answer_all, summarise
 from benchmarks.scripted_world.reach import questions_in_reach, th_rag_reach
 from benchmarks.scripted_world.scripted_engine import open_encoder
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.opening.arguments import command, positive_int
@@ -115,9 +116,7 @@ def draw(loops: dict[str, Any], out: Path) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--questions", type=positive_int, default=500, help="of 1 to 4 hops (default: 500)")
     add("--loops", nargs="+", choices=LOOPS, default=LOOPS, help="default: all")

@@ -20,6 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.scripted_world.reach import RANKINGS
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from inference.indexes.hierarchy.graph import NameFinder, TopicGraph
 from inference.indexes.hierarchy.index import HierarchyIndex
@@ -89,9 +90,7 @@ def measure(records: Sequence[QuestionRecord], encoder: SentenceEncoder) -> dict
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--dataset", required=True, type=Path, help="questions with supporting facts")
     add("--limit", type=positive_int, default=150, help="questions (default: 150)")

@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 from data_gen.facts.subqueries import relation_question
 from evaluation.component_scores import recall_at_k
@@ -24,9 +24,7 @@ from models.formats.records import QuestionRecord, read_records
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--questions", required=True, type=Path, help="with supporting facts and evidences")
     add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
@@ -82,6 +80,7 @@ def compare(
     return rows
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     options = _parser().parse_args()

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from common.commands import one_line_errors
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 from evaluation.compare_tables import (
     COLUMNS,
@@ -169,9 +169,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add(
         "runs",

@@ -14,6 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.tables import report_counts
 from inference.engines.adapters import T2T_ADAPTER
 from inference.indexes.cost import CostLog
@@ -43,9 +44,7 @@ DOCUMENTS_PER_PART = 2000
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add_corpus_arguments(parser)
     add(

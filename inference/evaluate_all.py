@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from common.commands import command_parser
 from common.tables import emit_json
 from evaluation.compare import compare_all, show
 from evaluation.compare_tables import draw, markdown
@@ -37,9 +38,7 @@ PICTURE_FILE = "compared.png"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add(
         "--datasets",

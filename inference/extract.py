@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.component_scores import score_triples
 from inference.engines.adapters import T2T_ADAPTER
@@ -34,9 +35,7 @@ from models.formats.records import TriplesSample, read_records, write_records
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     texts = parser.add_mutually_exclusive_group(required=True)
     texts.add_argument("--corpus", type=Path, help="JSON Lines of {id, title, text}")
     texts.add_argument("--samples", type=Path, help="JSON Lines of {id, text, triples}, to score")

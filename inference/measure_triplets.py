@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.conditions import is_intact, is_supported
 from evaluation.significance import bootstrap_interval
@@ -31,9 +32,7 @@ from models.formats.records import QuestionRecord, read_records
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--kb", required=True, type=Path, help="knowledge base that build_kb.py wrote")
     add("--judge", metavar="MODEL", help="language model that scores: a backbone or an endpoint's")

@@ -17,6 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.errors import RecordError
 from common.tables import report_counts
 from inference.indexes.hierarchy.index import HierarchyIndex
@@ -36,9 +37,7 @@ from models.formats.topics import OfferedChoice
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--hierarchy", required=True, type=Path, help="folder of build_hierarchy.py")
     add("--dataset", required=True, type=Path, help="questions with context and supporting facts")

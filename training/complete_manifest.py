@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from common.commands import one_line_errors
+from common.commands import command_parser, one_line_errors
 from common.files import atomic_write, file_sha256
 from common.licences import data_subsets, record_subsets
 from common.tables import print_table
@@ -27,9 +27,7 @@ COMPLETED = (
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--component", required=True, type=Path, help="folder whose manifest is completed")
     add("--records", type=Path, metavar="FILE", help="a source of several data sets (JSON Lines)")

@@ -1,13 +1,13 @@
 """The commands of the project, by what a person wants to do, and running one of them."""
 
 import ast
-import difflib
 import importlib.util
 import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.commands import nearest
 from common.errors import UserError
 
 # What a person wants to do, and the modules that do it, in the order in which they are needed.
@@ -107,9 +107,8 @@ def find_command(name: str) -> str:
     wanted = name.replace("_", "-").lower()
     if wanted in known:
         return known[wanted]
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
-    hint = f"The nearest: {', '.join(near)}. " if near else ""
-    raise UnknownCommandError(f"no command '{name}'. {hint}`trivium` alone lists all of them.")
+    hint = f"{nearest(wanted, known)} `trivium` alone lists all of them.".lstrip()
+    raise UnknownCommandError(f"no command '{name}'. {hint}")
 
 
 def summary(module: str) -> str:

@@ -1,6 +1,5 @@
 """The stages of a data build on synthetic files, one a process: records a second and memory."""
 
-import argparse
 import json
 import resource
 import sys
@@ -10,6 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from common.commands import command_parser
 from data_gen import build_subq, build_triples, merge_shards, to_parquet
 from data_gen.builds.cards import RasFigures, TriplesFigures
 from data_gen.builds.found import PassageItem
@@ -230,7 +230,7 @@ def peak_memory() -> float:
 
 def main() -> None:
     """Run one stage."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("stage", choices=STAGES)

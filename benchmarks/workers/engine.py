@@ -1,6 +1,5 @@
 """One engine in a process of its own; its last line is one JSON object."""
 
-import argparse
 import asyncio
 import time
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import psutil
 import torch
 
 from benchmarks.harness.settings import FiledSettings
+from common.commands import command_parser
 from common.tables import emit_json
 from inference.engines.adapters import T2T_ADAPTER
 from inference.engines.contract import Completion, Constraint, Engine, Request
@@ -215,7 +215,7 @@ def resident_memory() -> int:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folder", type=Path, help="folder with settings.json and documents")
     parser.add_argument("contestant", choices=list(CONTESTANTS))
     arguments = parser.parse_args()

@@ -3,7 +3,6 @@
 deep_prompt.py starts it: python -m benchmarks.workers.prompt FOLDER {parity,CONTESTANT}
 """
 
-import argparse
 import resource
 import time
 from dataclasses import replace
@@ -14,6 +13,7 @@ import torch
 
 from benchmarks.workers.prompt_contestants import CONTESTANTS, Literal, Ours, PromptSettings, build
 from benchmarks.workers.step import LEARNING_RATE, MEMORY_UNIT
+from common.commands import command_parser
 from common.tables import emit_json
 
 PARITY_LENGTH = 24
@@ -72,7 +72,7 @@ def measure(name: str, settings: PromptSettings) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folder", type=Path, help="folder with settings.json")
     parser.add_argument("part", choices=["parity", *CONTESTANTS])
     arguments = parser.parse_args()

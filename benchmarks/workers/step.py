@@ -3,7 +3,6 @@
 train_step.py starts it: python -m benchmarks.workers.step FOLDER {prepare,parity,CONTESTANT}
 """
 
-import argparse
 import resource
 import sys
 import time
@@ -15,6 +14,7 @@ import torch
 
 from benchmarks.harness.settings import CONTESTANTS, Contestant, StepModel, StepSettings
 from benchmarks.harness.workload import Workload, read_workload, summary, write_workload
+from common.commands import command_parser
 from common.tables import emit_json
 
 LEARNING_RATE = 1e-4
@@ -86,7 +86,7 @@ def run(part: str, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folder", type=Path, help="folder with settings.json and the samples")
     parser.add_argument("part", choices=["prepare", "parity", *CONTESTANTS])
     arguments = parser.parse_args()

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from common.commands import nearest
 from data_gen.sources import (
     arc,
     asqa,
@@ -76,7 +77,8 @@ def read_triples(
 
 def _check_name(name: str, names: tuple[str, ...]) -> None:
     if name not in names:
-        raise ValueError(f"source {name!r} is unknown. Write NAME=PATH with {', '.join(names)}")
+        known = f"Write NAME=PATH with {', '.join(names)}"
+        raise ValueError(f"source {name!r} is unknown. {nearest(name, names)} {known}")
 
 
 def _open_rows(path: str | Path, pattern: str | None, on_error: OnError | None) -> Iterator[Row]:
