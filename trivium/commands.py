@@ -71,15 +71,16 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.record",
         "benchmarks.results_page",
     ),
-    "Look at this machine and this code": ("trivium.doctor", "trivium.rooms"),
+    "Look at this machine and this code": ("trivium.doctor", "trivium.rooms", "trivium.page"),
 }
-# Two modules are called `compare`, and a benchmark has the name of a folder.
+# Two modules are called `compare`, a benchmark has the name of a folder, and a page is of commands.
 NAMES = {
     "training.compare": "compare-trainings",
     "benchmarks.data_gen": "benchmark-data-gen",
     "benchmarks.loop": "benchmark-loop",
     "benchmarks.engines": "benchmark-engines",
     "benchmarks.hierarchy": "benchmark-hierarchy",
+    "trivium.page": "commands",
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.commands import add_output_options
+from common.commands import add_output_options, nearest
 from common.errors import RecordError
 from common.files import file_sha256
 from common.licences import NOT_STATED
@@ -34,9 +34,9 @@ def named_path(names: tuple[str, ...]) -> Callable[[str], NamedPath]:
     def parse(text: str) -> NamedPath:
         name, separator, path = text.partition("=")
         if not separator or not path or name not in names:
-            raise argparse.ArgumentTypeError(
-                f"{text!r}: write NAME=PATH with NAME one of {', '.join(names)}"
-            )
+            known = f"write NAME=PATH with NAME one of {', '.join(names)}"
+            hint = nearest(name, names) if separator and name not in names else ""
+            raise argparse.ArgumentTypeError(f"{text!r}: {known}. {hint}".strip(". "))
         return NamedPath(name, path)
 
     return parse
