@@ -4,7 +4,7 @@ import argparse
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ class NamedPath:
     path: str
 
 
-def named_path(names: tuple[str, ...]) -> Callable[[str], NamedPath]:
+def named_path(names: Collection[str]) -> Callable[[str], NamedPath]:
     """An argparse type for NAME=PATH with NAME among `names`."""
 
     def parse(text: str) -> NamedPath:
