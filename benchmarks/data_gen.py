@@ -52,13 +52,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def with_needed(stages: Sequence[str]) -> list[str]:
-    """The stages, and those whose outputs they read, in their order."""
+    """Return the stages, and those whose outputs they read, in their order."""
     wanted = {*stages, *(need for stage in stages for need in _NEEDS.get(stage, ()))}
     return [stage for stage in STAGES if stage in wanted]
 
 
 def run_stage(folder: Path, kind: str, stage: str) -> dict[str, Any]:
-    """One stage in a process of its own. Raises RuntimeError when it fails."""
+    """Run one stage in a process of its own. Raises RuntimeError when it fails."""
     command = [sys.executable, str(_STAGES), str(folder), kind, stage]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -68,7 +68,7 @@ def run_stage(folder: Path, kind: str, stage: str) -> dict[str, Any]:
 
 
 def measure(folder: Path, kinds: Sequence[str], stages: Sequence[str], records: int) -> Any:
-    """Figures by kind and stage."""
+    """Return the figures by kind and stage."""
     figures: dict[str, dict[str, Any]] = {}
     for kind in kinds:
         own = folder / kind

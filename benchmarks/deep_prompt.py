@@ -55,7 +55,9 @@ def compare(
 
 
 def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
-    """Median seconds over all steps, those of the fastest and slowest round, and peak memory."""
+    """Return the median seconds over all steps, those of the fastest and slowest round, and peak
+    memory.
+    """
     measured = [result.figures for result in results if result.ok]
     if not measured:
         return {"status": results[0].status}
@@ -71,7 +73,9 @@ def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
 
 
 def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, float | None]:
-    """Times over ours (above 1: ours is faster) and memory over ours, None where one is missing."""
+    """Return times over ours (above 1: ours is faster) and memory over ours, None where one is
+    missing.
+    """
 
     def ratio(over: str, under: str, key: str) -> float | None:
         top, bottom = (figures.get(name, {}).get(key) for name in (over, under))

@@ -66,7 +66,7 @@ def compare(
 
 
 def ratios(results: dict[str, PartResult], settings: EngineRunSettings) -> dict[str, float]:
-    """Speeds as ratios, where both sides have one."""
+    """Return the speeds as ratios, where both sides have one."""
     most = str(max(settings.concurrencies))
 
     def speed(name: str, concurrency: str = most) -> float | None:

@@ -94,7 +94,7 @@ def run_all(
     settings: Sequence[Setting],
     rounds: int,
 ) -> list[Run]:
-    """Every setting in turn, `rounds` times; the first record only warms up."""
+    """Return every setting in turn, `rounds` times; the first record only warms up."""
     warm_up, *timed = records
     runs: list[Run] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -98,7 +98,9 @@ def _trainer(options: argparse.Namespace, folder: str, way: str) -> ComponentTra
 
 
 def figures_of(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One way's figures: medians over all steps and saves, and over the rounds' whole runs."""
+    """Return one way's figures: medians over all steps and saves, and over the rounds' whole
+    runs.
+    """
     steps = [seconds for found in rounds for seconds in found["steps"]]
     saves = [seconds for found in rounds for seconds in found["saves"]]
     runs = [found["seconds"] for found in rounds]
@@ -116,7 +118,8 @@ def figures_of(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def compare(ways: dict[str, dict[str, Any]], interval: int) -> dict[str, Any]:
-    """The thread's whole runs over the step's, and what a save costs of a run at an interval.
+    """Return the thread's whole runs over the step's, and what a save costs of a run at an
+    interval.
 
     A ratio below 1 says that the thread is faster. `save_cost_seconds` is what a run takes longer
     than one without saves, by save: stall, slower steps and the last wait together.

@@ -1,4 +1,4 @@
-"""How often BM25 should count a passage's title: passages found for annotated questions.
+"""Measure how often BM25 should count a passage's title, by the passages that it finds.
 
 A question about one entity, made from each evidence triple whose subject titles a passage, should
 find that passage; the main question should find all its supporting passages.
@@ -54,7 +54,7 @@ def wanted_passages(
 def recalls(
     retriever: Bm25Retriever, pairs: Sequence[tuple[str, set[str]]], cuts: Sequence[int]
 ) -> list[float]:
-    """Mean share of the wanted titles among the first passages, for each of `cuts`."""
+    """Return the mean share of the wanted titles among the first passages, for each of `cuts`."""
     found = retriever.search([query for query, _ in pairs], max(cuts))
     rankings = [[hit.passage.title for hit in hits] for hits in found]
     return [
@@ -66,7 +66,7 @@ def recalls(
 def compare(
     corpus: Sequence[Passage], records: Sequence[QuestionRecord], weights: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """A row of recalls for each title weight."""
+    """Return a row of recalls for each title weight."""
     main, single = wanted_passages(records, {passage.title for passage in corpus})
     rows = []
     for weight in tqdm(weights, desc="title weights"):

@@ -1,4 +1,4 @@
-"""How commands begin, and how they end when their input is wrong: one line and status 1."""
+"""The parsers of commands, and their end when the input is wrong: one line and status 1."""
 
 import argparse
 import difflib

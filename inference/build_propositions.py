@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def new_documents(index: PropositionIndex, corpus: Sequence[Passage]) -> list[Passage]:
-    """The passages that the index does not know, each id once.
+    """Return the passages that the index does not know, each id once.
 
     Raises DuplicateDocumentError for an id that stands for two texts, there or in the corpus.
     """
@@ -106,7 +106,7 @@ async def add_to_index(
 
 
 def counts_of(index: PropositionIndex) -> dict[str, int]:
-    """What an index holds."""
+    """Return what an index holds."""
     sources = [len(proposition.sources) for proposition in index.propositions]
     silent = set(index.documents).difference(*(p.sources for p in index.propositions))
     return {

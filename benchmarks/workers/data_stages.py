@@ -142,7 +142,7 @@ def _read(folder: Path, kind: str) -> Iterator[object]:
 
 
 def _samples(shard: Path, kind: str) -> Iterator[RasSample | TriplesSample]:
-    """The samples that a shard made, read from its items."""
+    """Return the samples that a shard made, read from its items."""
     with open(shard / ITEMS, "rb") as lines:
         for line in lines:
             if kind == "triples":
@@ -168,7 +168,7 @@ def _check(folder: Path, kind: str) -> int:
 
 
 def _write(folder: Path, kind: str) -> int:
-    """Splits, and the figures of the card, of the samples of `label`."""
+    """Return splits, and the figures of the card, of the samples of `label`."""
     out = folder / "write"
     out.mkdir(exist_ok=True)
 
@@ -216,7 +216,7 @@ def measured(work: Callable[[], int]) -> dict[str, float]:
 
 
 def peak_memory() -> float:
-    """The most memory that this process has held, in MiB.
+    """Return the most memory that this process has held, in MiB.
 
     From the kernel's own account of it where there is one: `ru_maxrss` counts what the process that
     started this one held, too.

@@ -29,7 +29,7 @@ class NamedPath:
 
 
 def named_path(names: Collection[str]) -> Callable[[str], NamedPath]:
-    """An argparse type for NAME=PATH with NAME among `names`."""
+    """Return an argparse type for NAME=PATH with NAME among `names`."""
 
     def parse(text: str) -> NamedPath:
         name, separator, path = text.partition("=")
@@ -43,7 +43,9 @@ def named_path(names: Collection[str]) -> Callable[[str], NamedPath]:
 
 
 def question_file(text: str) -> NamedPath:
-    """An argparse type for [NAME=]PATH, NAME a source of questions; without it, our contract's."""
+    """Read [NAME=]PATH, NAME a source of questions, as an argparse type; without it, our
+    contract's.
+    """
     name, separator, path = text.partition("=")
     if not separator or name not in QUESTION_SOURCES:
         return NamedPath("contract", text)
@@ -51,7 +53,7 @@ def question_file(text: str) -> NamedPath:
 
 
 def fractions(text: str) -> tuple[float, float, float]:
-    """An argparse type for `0.94,0.06,0`: the shares of train, dev and test."""
+    """Read `0, as an argparse type.94,0.06,0`: the shares of train, dev and test."""
     try:
         return check_fractions([float(share) for share in text.split(",")])
     except ValueError as error:
@@ -59,7 +61,7 @@ def fractions(text: str) -> tuple[float, float, float]:
 
 
 def share(text: str) -> float:
-    """An argparse type for a share, 0 to 1."""
+    """Read a share, 0 to 1, as an argparse type."""
     try:
         value = float(text)
     except ValueError:
@@ -89,7 +91,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_question_options(parser: argparse.ArgumentParser, limited: str) -> None:
-    """Which questions builders of annotated questions leave out. limited: by --limit."""
+    """Add the options that leave questions out. limited: what --limit counts."""
     parser.add_argument(
         "--exclude", type=Path, action="append", default=[], metavar="PATH",
         help="test questions (contract form): these are left out, and what shares a hop or an "
@@ -107,7 +109,9 @@ def add_question_options(parser: argparse.ArgumentParser, limited: str) -> None:
 def parse_options(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 ) -> argparse.Namespace:
-    """The options, with the arguments as they were given (those of the process) as `arguments`."""
+    """Return the options, with the arguments as they were given (those of the process) as
+    `arguments`.
+    """
     given = sys.argv[1:] if arguments is None else list(arguments)
     return parser.parse_args(given, argparse.Namespace(arguments=given))
 
@@ -121,7 +125,7 @@ class SkippedRecords:
         self.examples: list[str] = []
 
     def handler(self, source: str) -> Callable[[RecordError], None] | None:
-        """What a reader calls with a broken record; None lets the reader raise it."""
+        """Return what a reader calls with a broken record; None lets the reader raise it."""
         if not self.allowed:
             return None
 
@@ -134,7 +138,9 @@ class SkippedRecords:
 
 
 def source_sha256(path: str | Path) -> str:
-    """sha256 of a file, of a folder's JSON Lines and XML files together; '' for a hub reference."""
+    """Return sha256 of a file, of a folder's JSON Lines and XML files together; '' for a hub
+    reference.
+    """
     path = Path(path)
     if path.is_dir():
         files = sorted(p for suffix in ("*.jsonl", "*.xml") for p in path.rglob(suffix))
@@ -160,19 +166,21 @@ LICENCES = {
 
 
 def known_licence(name: str, file: str) -> str | None:
-    """The licence of a source by its NAME, else by its file's: `arc_challenge.jsonl`."""
+    """Return the licence of a source by its NAME, else by its file's: `arc_challenge.jsonl`."""
     return LICENCES.get(name) or LICENCES.get(Path(file).name.split(".", 1)[0])
 
 
 def source_file(path: str) -> str:
-    """What a card calls a source: its file's name, or the data set's with revision and split."""
+    """Return what a card calls a source: its file's name, or the data set's with revision and
+    split.
+    """
     return parse_hub_reference(path).short if is_hub_reference(path) else Path(path).name
 
 
 def source_entry(
     source: NamedPath, records: int, subsets: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, object]:
-    """What a card says of a source.
+    """Return what a card says of a source.
 
     subsets: of `record_subsets`, for a file that is of no known data set; several licences are
     joined by "; ", and the subsets stand in the entry where a record names its licence.

@@ -93,7 +93,7 @@ def _reader(name: str, sources: Mapping[str, Reader[T]]) -> Reader[T]:
 
 
 def _open_rows(path: str | Path, pattern: str | None, on_error: OnError | None) -> Iterator[Row]:
-    """Rows of a hub data set, of a folder's files of that pattern, or of one file."""
+    """Return the rows of a hub data set, of a folder's files of that pattern, or of one file."""
     if is_hub_reference(path):
         return read_hub_rows(parse_hub_reference(str(path)))
     if pattern is None or not Path(path).is_dir():

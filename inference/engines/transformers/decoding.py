@@ -42,7 +42,9 @@ def prefill_groups(lengths: Sequence[int]) -> list[range]:
 
 
 def left_pad(embeddings: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Prompts [t_i, d] as one tensor [B, T, d] with the padding in front, and its mask [B, T]."""
+    """Return prompts [t_i, d] as one tensor [B, T, d] with the padding in front, and its mask [B,
+    T].
+    """
     longest = max(map(len, embeddings))
     padded = embeddings[0].new_zeros(len(embeddings), longest, embeddings[0].shape[-1])
     mask = torch.zeros(len(embeddings), longest, dtype=torch.long, device=padded.device)
@@ -118,7 +120,7 @@ class CausalDecoder:
         return logits
 
     def _prompted(self, in_cache: bool) -> dict[str, PromptStates]:
-        """The model's keyword for a soft prompt; none without one."""
+        """Return the model's keyword for a soft prompt; none without one."""
         if self.deep_prompt is None:
             return {}
         return {"deep_prompt": replace(self.deep_prompt, in_cache=in_cache)}
