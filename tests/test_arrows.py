@@ -37,6 +37,11 @@ def test_arrows_go_down() -> None:
     assert not met
 
 
+def test_commands_open_their_parsers_in_one_place() -> None:
+    made = [p for p in modules().values() if "ArgumentParser(" in (ROOT / p).read_text("utf-8")]
+    assert made == [Path("common/commands.py")]
+
+
 def test_no_circles() -> None:
     below: dict[Path, set[Path]] = {path: set() for path in modules().values()}
     for importer, imported in arrows():

@@ -37,7 +37,7 @@ def test_code_span(span: Inline) -> None:
     check_options(command)
 
 
-def test_the_readme_lists_every_command_that_ships() -> None:
+def test_the_documentation_lists_every_command_that_ships() -> None:
     listed = {script for command in USAGES for script in command.scripts}
     rooms = ("data_gen", "evaluation", "inference", "training")
     shipped = {
