@@ -185,7 +185,7 @@ def _change(
 
 
 def _query(index: HierarchyIndex, questions: Sequence[str]) -> Iterator[float]:
-    """Return the seconds of each question; the first, which fills caches, is asked twice."""
+    """Yield the seconds of each question; the first, which fills caches, is asked twice."""
     settings = ThRagSettings()
     for number, question in enumerate([questions[0], *questions]):
         started = time.perf_counter()

@@ -64,7 +64,7 @@ def build(records: Sequence[QuestionRecord], encoder: SentenceEncoder) -> Hierar
 
 
 def _facts(row: int, title: str, named: Sequence[str]) -> Iterator[StoredFact]:
-    """Return the sentence links its document to each thing that it names, or stands for itself."""
+    """Yield the facts of a sentence: links from its document to what it names, or to itself."""
     for other in [name for name in named if name != title] or [title]:
         yield StoredFact(row, title, "names", other, *([TOPIC] * 4))
 

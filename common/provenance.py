@@ -135,7 +135,7 @@ def environment() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that results hang on, where installed."""
+    """Return the versions of Python and of the installed libraries that results depend on."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

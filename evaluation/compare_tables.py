@@ -32,7 +32,7 @@ NOTE = (
 
 
 def rows_of(group: Mapping[str, Any]) -> list[list[str]]:
-    """Return one row a run, a cell for each of `COLUMNS`; "-" for what a run does not tell."""
+    """Return a row for each run, a cell for each of `COLUMNS`; "-" for what a run does not tell."""
     return [_row(run) for run in group["runs"]]
 
 

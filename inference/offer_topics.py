@@ -118,7 +118,7 @@ class ChoiceMarker:
 def mark(
     records: Iterable[QuestionRecord], marker: ChoiceMarker, sizes: list[tuple[int, int]]
 ) -> Iterator[OfferedChoice]:
-    """Return the choices of all questions; `sizes` takes in how many names each has, and how many
+    """Yield the choices of all questions; `sizes` takes in how many names each has, and how many
     right.
 
     Raises HierarchyError after the last question where there is none.

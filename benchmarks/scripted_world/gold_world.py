@@ -200,7 +200,7 @@ def load_world(folder: Path) -> GoldWorld:
 
 
 def _parts(record: QuestionRecord) -> Iterable[QuestionRecord]:
-    """Return the sub-questions as questions of their own."""
+    """Yield the sub-questions as questions of their own."""
     steps = record.question_decomposition
     for step, fact in zip(steps, record.evidences, strict=True):
         if record.type == "intersection" and step.answer == record.answer:

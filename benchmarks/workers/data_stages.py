@@ -142,7 +142,7 @@ def _read(folder: Path, kind: str) -> Iterator[object]:
 
 
 def _samples(shard: Path, kind: str) -> Iterator[RasSample | TriplesSample]:
-    """Return the samples that a shard made, read from its items."""
+    """Yield the samples that a shard made, read from its items."""
     with open(shard / ITEMS, "rb") as lines:
         for line in lines:
             if kind == "triples":

@@ -212,7 +212,7 @@ class QuestionFiles:
         self.broken: list[str] = []
 
     def questions(self, files: Sequence[Path | NamedPath]) -> Iterator[QuestionRecord]:
-        """Return the whole questions of the files. Raises FileNotFoundError."""
+        """Yield the whole questions of the files. Raises FileNotFoundError."""
         for file in files:
             named = file if isinstance(file, NamedPath) else NamedPath("contract", str(file))
             for record in read_questions(named.name, named.path, self._skip):

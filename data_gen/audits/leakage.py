@@ -91,7 +91,7 @@ class SharedFacts:
         self._leaking: dict[Leak, set[int]] = {leak: set() for leak in _FINDINGS}
 
     def compared(self, questions: Iterable[QuestionRecord]) -> Iterator[QuestionRecord]:
-        """Return the source questions as they came; each is compared on its way."""
+        """Yield the source questions as they came; each is compared on its way."""
         for record in questions:
             if self._applies:
                 self._compare(record)

@@ -33,7 +33,7 @@ from models.formats.records import RasSample, read_numbered
 def read_and_check(
     files: Sequence[SplitFile], schema: Schema, table: RecordTable
 ) -> Iterator[Seen]:
-    """Return every whole record, entered in `table`; what is not whole goes to `schema` and no
+    """Yield every whole record, entered in `table`; what is not whole goes to `schema` and no
     further.
     """
     for position, file in enumerate(files):
@@ -55,7 +55,7 @@ def read_and_check(
 
 
 def read_again(files: Sequence[SplitFile], table: RecordTable) -> Iterator[tuple[Place, RasSample]]:
-    """Return the planner and answerer samples that `table` holds, from their files once more."""
+    """Yield the planner and answerer samples that `table` holds, from their files once more."""
     for position, file in enumerate(files):
         lines = table.lines(position)
         entered = 0

@@ -25,7 +25,7 @@ _MAY_BE_BLANK = frozenset(["proof"])
 
 
 def blank_fields(value: Any, name: str = "") -> Iterator[str]:
-    """Return the names of a JSON object's strings without text, such as `history[0].subquery`."""
+    """Yield the names of a JSON object's strings without text, such as `history[0].subquery`."""
     if isinstance(value, str):
         if not value.strip():
             yield name

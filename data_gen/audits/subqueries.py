@@ -112,7 +112,7 @@ class NameSearch:
         return np.unique(steps), np.unique(steps[np.isin(hashes, list(held))])
 
     def _runs(self, words: Sequence[str]) -> Iterable[int]:
-        """Return the hashes of the runs of words that may be names."""
+        """Yield the hashes of the runs of words that may be names."""
         for start, word in enumerate(words):
             for length in self._starts.get(text_hash(word), ()):
                 if start + length <= len(words):

@@ -56,7 +56,7 @@ class ConditionsReading:
         self.sources = self.facts.sources
 
     def items(self) -> Iterator[PassageItem]:
-        """Return the candidates of every source; those of facts first."""
+        """Yield the candidates of every source; those of facts first."""
         for item in self.facts.items():
             # A shard makes the triplets of all its passages; a whole build of those that it takes.
             parted = self.deal.shard.count > 1
@@ -168,7 +168,7 @@ class _SupportingSentences:
                     self._found.add(key, value=str(index))
 
     def passages(self) -> Iterator[tuple[PassageRecord, list[str], list[int]]]:
-        """Return each passage once, in the order in which they came."""
+        """Yield each passage once, in the order in which they came."""
         for payload, indices in self._found.groups():
             fields, sentences = json.loads(payload)
             yield PassageRecord(**fields), sentences, sorted(map(int, indices))
@@ -241,7 +241,7 @@ class ConditionsBuild(Build[PassageItem, ConditionSample]):
 def _passages(
     items: Iterable[PassageItem], options: argparse.Namespace, kinds: PlacedCounts, work: Path
 ) -> Iterator[PassageItem]:
-    """Return the passages with their triplets: those of facts as `DistinctTexts` has them, then
+    """Yield the passages with their triplets: those of facts as `DistinctTexts` has them, then
     sentences.
     """
     parts = groupby(items, key=lambda item: item.place[0] >= SENTENCES)
@@ -265,7 +265,7 @@ def _passages(
 def _samples(
     passages: Iterable[PassageItem], kinds: PlacedCounts, work: Path
 ) -> Iterator[ConditionSample]:
-    """Return one record for each triplet, of each text once: none for what another source has given
+    """Yield one record for each triplet, of each text once: none for what another source has given
     before.
     """
     spool = Spool(work / "passages", PassageItem)

@@ -72,7 +72,7 @@ class HelpersReading:
         return ()
 
     def items(self) -> Iterator[InstructionSample]:
-        """Return all samples, source by source. Raises ValueError for a task that a source has
+        """Yield all samples, source by source. Raises ValueError for a task that a source has
         not.
         """
         alone = {"topic": self._topics, "choose_topics": self._choices}.get(self.options.task)

@@ -105,7 +105,7 @@ class RowWriter:
 
 
 def _objects(path: Path) -> Iterator[tuple[str, Any]]:
-    """Return the JSON values of a file's lines, each with its place. Raises RecordError."""
+    """Yield the JSON values of a file's lines, each with its place. Raises RecordError."""
     with open(path, "rb") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():

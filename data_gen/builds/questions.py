@@ -60,7 +60,7 @@ class QuestionReader:
         return list(self.stream(source))
 
     def stream(self, source: NamedPath, stage: int = 0) -> Iterator[QuestionRecord]:
-        """Return what `read` gives, one by one; to be read to its end.
+        """Yield what `read` gives, one by one; to be read to its end.
 
         stage: where the build is, for the order of its counts.
         """
@@ -71,7 +71,7 @@ class QuestionReader:
     def new(
         self, source: NamedPath, read: Iterable[QuestionRecord], stage: int = 0
     ) -> Iterator[QuestionRecord]:
-        """Return those of a source's questions that are new, within its limit; to be read to its
+        """Yield those of a source's questions that are new, within its limit; to be read to its
         end.
         """
         file = len(self.sources)
@@ -162,7 +162,7 @@ def world_triples(
 def stand_in_passages(
     records: Iterable[QuestionRecord], known: Mapping[str, PassageRecord], work: Path | None
 ) -> Iterator[tuple[PassageRecord, list[Triple]]]:
-    """Return passages made of evidence triples alone, for subjects that the corpus has no text of.
+    """Yield passages made of evidence triples alone, for subjects that the corpus has no text of.
 
     One a subject, with its triples; a subject has the title that the solving steps know it by, in
     the triples too. What is collected lies in `work`.

@@ -93,7 +93,7 @@ class SubqReading:
         )
 
     def items(self) -> Iterator[QuestionSamples]:
-        """Return every state's sample of every own question, before any sampling."""
+        """Yield every state's sample of every own question, before any sampling."""
         by_name: dict[str, list[NamedPath]] = defaultdict(list)
         for source in self.options.source:
             by_name[source.name].append(source)

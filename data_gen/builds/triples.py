@@ -109,7 +109,7 @@ class TriplesReading:
         self.excluded_texts = supporting_texts(excluded)
 
     def items(self) -> Iterator[PassageItem]:
-        """Return the candidates of every source, in the order of the build."""
+        """Yield the candidates of every source, in the order of the build."""
         for number, source in enumerate(self.options.source):
             read = self._passages if source.name in QA_SOURCES else self._texts
             yield from read(number, source)
@@ -229,7 +229,7 @@ class TriplesReading:
     def _weak_only(
         self, number: int, name: str, corpus: PassageTable, taken: DiskGroups, limit: int
     ) -> Iterator[PassageItem]:
-        """Return own passages without annotation, at most as many as the whole build takes."""
+        """Yield own passages without annotation, at most as many as the whole build takes."""
         order = ExternalSort(self.work)
         for place, passage in enumerate(corpus.passages()):
             if passage.title not in self.excluded and passage.title not in taken:

@@ -29,7 +29,7 @@ def stated_by(passage: PassageRecord, fact: Triple) -> bool:
 def stated_facts(
     record: QuestionRecord, corpus: Mapping[str, PassageRecord]
 ) -> Iterator[tuple[PassageRecord, Triple]]:
-    """Return the annotated facts of one question, each with the passage that states it.
+    """Yield the annotated facts of one question, each with the passage that states it.
 
     Of decompositions only the steps `entity >> relation` give facts; a question in words has no
     relation to name.

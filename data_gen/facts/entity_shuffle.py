@@ -106,7 +106,7 @@ class EntityShuffle:
         return sorted(spans)
 
     def _full_names(self, text: str) -> Iterable[tuple[int, str]]:
-        """Return the names in their places, the longest where several begin."""
+        """Yield the names in their places, the longest where several begin."""
         words = list(_WORD.finditer(text))
         for word, following in zip_longest(words, words[1:]):
             pair = (word[0], following[0]) if following else (word[0],)

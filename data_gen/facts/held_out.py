@@ -68,7 +68,7 @@ class Leak(StrEnum):
 
 
 def leak_keys(record: QuestionRecord) -> Iterator[tuple[Leak, str]]:
-    """Return what two questions may not share, and how they are then called.
+    """Yield what two questions may not share, and how they are then called.
 
     A hop is known by the number that MuSiQue's id has of it, and by its words, with earlier answers
     filled in, and its answer. Those of a whole question are a hop too, and an evidence triple is
@@ -95,7 +95,7 @@ def leak_keys(record: QuestionRecord) -> Iterator[tuple[Leak, str]]:
 
 
 def component_keys(question_id: str) -> Iterator[tuple[Leak, str]]:
-    """Return those of `leak_keys` that a MuSiQue id tells by itself."""
+    """Yield those of `leak_keys` that a MuSiQue id tells by itself."""
     for number in component_ids(question_id):
         yield Leak.HOP, f"component/{number}"
 

@@ -144,7 +144,7 @@ def _from_text(text: str) -> list[Triple]:
 
 
 def read_extracted(path: str | Path) -> Iterator[tuple[str, list[Triple]]]:
-    """Return passage keys with triples from JSON Lines of {title, text, triples} or {id, triples}.
+    """Yield passage keys with triples from JSON Lines of {title, text, triples} or {id, triples}.
 
     A line without a text has its passage id as key. Of several lines with one key the last counts.
     Raises RecordError.

@@ -208,7 +208,7 @@ class QuestionFiles:
     read_of: Counter[str] = field(default_factory=Counter)
 
     def __iter__(self) -> Iterator[QuestionRecord]:
-        """Return questions that a stage is to decide about. Raises RecordError,
+        """Yield questions that a stage is to decide about. Raises RecordError,
         FileNotFoundError.
         """
         self.left_out, self.read, self.read_of = Counter(), 0, Counter()

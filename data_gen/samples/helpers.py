@@ -76,7 +76,7 @@ TASK: HelperTask = "choose_topics"
 
 
 def judge_gap_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """Return one sample for each state (Trig-Nav §3.2): the first steps' facts, and what is
+    """Yield one sample for each state (Trig-Nav §3.2): the first steps' facts, and what is
     missing then.
 
     A question that needs no fact has enough from the start.
@@ -138,7 +138,7 @@ def _others(step: QueryStep, steps: Sequence[QueryStep], material: Material) -> 
 
 
 def resolve_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """Return one sample for each searchable triplet (T²RAG §4.3, step 2.2), filled where the
+    """Yield one sample for each searchable triplet (T²RAG §4.3, step 2.2), filled where the
     context tells.
     """
     steps = material.steps(record)
@@ -206,7 +206,7 @@ def _propositions(
 
 
 def subquery_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """Return one sample for each step whose passage is known: the sub-query that this passage
+    """Yield one sample for each step whose passage is known: the sub-query that this passage
     answers.
     """
     if not record.evidences and not record.question_decomposition:
@@ -229,7 +229,7 @@ def subquery_samples(record: QuestionRecord, material: Material) -> Iterator[Ins
 
 
 def decompose_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """Return one sample for each question: all its open triplets."""
+    """Yield one sample for each question: all its open triplets."""
     if steps := material.steps(record):
         label = format_query_triplets(step.open for step in steps)
         prompt = decompose_prompt(record.question)
@@ -237,7 +237,7 @@ def decompose_samples(record: QuestionRecord, material: Material) -> Iterator[In
 
 
 def topic_samples(folder: Path) -> Iterator[InstructionSample]:
-    """Return one sample for each entity and sentence that tells a fact of it, with the entity's
+    """Yield one sample for each entity and sentence that tells a fact of it, with the entity's
     own kind.
 
     The kinds are those that the world was made with, from its card's size and seed. Raises
@@ -268,7 +268,7 @@ def topic_samples(folder: Path) -> Iterator[InstructionSample]:
 
 
 def _named(world: World, passage: Passage) -> Iterator[tuple[int, str]]:
-    """Return entities that a sentence tells a fact of, each once a sentence, and the sentence after
+    """Yield entities that a sentence tells a fact of, each once a sentence, and the sentence after
     the passage's title.
     """
     pairs = dict.fromkeys(
@@ -284,7 +284,7 @@ def _named(world: World, passage: Passage) -> Iterator[tuple[int, str]]:
 def choosing_questions(
     path: str, on_error: Callable[[RecordError], None] | None = None
 ) -> Iterator[QuestionRecord]:
-    """Return the questions of a file of choices, once for lines that follow each other, without
+    """Yield the questions of a file of choices, once for lines that follow each other, without
     answers.
 
     Raises RecordError for a broken line, or hands it to `on_error`.
@@ -296,7 +296,7 @@ def choosing_questions(
 
 
 def choice_samples(path: str, kept: DiskGroups) -> Iterator[InstructionSample]:
-    """Return a sample a choice of the questions whose ids are in `kept`; broken lines are passed
+    """Yield a sample a choice of the questions whose ids are in `kept`; broken lines are passed
     over.
     """
     for choice in read_records(path, OfferedChoice, lambda error: None):

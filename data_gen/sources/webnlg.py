@@ -42,7 +42,7 @@ def _read_files(root: Path, files: list[Path], on_error: OnError | None) -> Iter
 
 
 def _entries(file: Path) -> Iterator[ElementTree.Element]:
-    """Return each `entry`, taken out after use so that a large file never stands in memory
+    """Yield each `entry`, taken out after use so that a large file never stands in memory
     whole.
     """
     above: list[ElementTree.Element] = []

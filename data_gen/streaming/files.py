@@ -70,7 +70,7 @@ def _is_full(error: OSError | sqlite3.Error) -> bool:
 
 
 def observed(items: Iterable[T], *observers: Callable[[T], None]) -> Iterator[T]:
-    """Return the items as they come, each shown to all observers first."""
+    """Yield the items as they come, each shown to all observers first."""
     for item in items:
         for observe in observers:
             observe(item)

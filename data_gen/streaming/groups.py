@@ -92,7 +92,7 @@ class DiskGroups:
         return [] if number is None else self._values(number)
 
     def groups(self) -> Iterator[tuple[str, list[str]]]:
-        """Return payload and values of each key, keys in the order of their first appearance."""
+        """Yield payload and values of each key, keys in the order of their first appearance."""
         rows = self._table.execute("SELECT number, payload FROM groups ORDER BY number")
         for number, payload in rows:
             yield str(payload), self._values(number)
@@ -206,7 +206,7 @@ class FirstByKey:
         return verdicts
 
     def sizes_and_values(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]]:
-        """Return how many entries each key has, and the first one's value; keys in no order, in
+        """Yield how many entries each key has, and the first one's value; keys in no order, in
         pieces.
         """
         for entries, start, _ in self._groups():

@@ -204,7 +204,7 @@ class CompletionBody(Body):
         return self.logprobs is not None
 
     def requests(self, adapter: str | None, deadline_seconds: float | None) -> list[Request]:
-        """Return one request a prompt, in order; all with the same graphs, soft prompt and seed."""
+        """Return a request for each prompt; all have the same graphs, soft prompt and seed."""
         options = self.options(adapter, deadline_seconds)
         prompt: Any = self.prompt
         one = isinstance(prompt, str) or isinstance(prompt[0], int)

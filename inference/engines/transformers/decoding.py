@@ -104,7 +104,7 @@ class CausalDecoder:
         return torch.cat(logits)
 
     def step(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """Append one token a row, [B]; returns the next logits, [B, vocabulary]."""
+        """Append one token to each row, [B]; returns the next logits, [B, vocabulary]."""
         self.width += 1
         output = self.model(
             input_ids=token_ids[:, None],
@@ -160,7 +160,7 @@ class EncoderDecoderDecoder:
         return self.step(torch.full((len(self.rows),), int(start), device=self.mask.device))
 
     def step(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """Append one token a row, [B]; returns the next logits, [B, vocabulary]."""
+        """Append one token to each row, [B]; returns the next logits, [B, vocabulary]."""
         output = self.model(
             encoder_outputs=self.encoded,
             attention_mask=self.mask,

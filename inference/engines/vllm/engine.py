@@ -116,7 +116,7 @@ class VLLMEngine:
         self._beside |= self._open_beside({name: Path(folder)})
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return one completion a request, in order; the first failure is raised once all are done.
+        """Return a completion for each request; raises the first failure once all are done.
 
         Raises EngineError: a request that cannot be served is refused before any is run.
         """

@@ -65,7 +65,7 @@ class PropositionSearch:
 def ranked(
     index: PropositionIndex, queries: Sequence[str], first_depth: int = FIRST_DEPTH
 ) -> Iterator[int]:
-    """Return rows of the index by their best similarity to any query, each once, as far as is asked
+    """Yield rows of the index by their best similarity to any query, each once, as far as is asked
     for.
 
     The same ranking as over the whole index: a row is given only once no query can still have a
