@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
 from benchmarks.workers.data_stages import KINDS, STAGES, prepare
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 
 _STAGES = Path(__file__).resolve().parent / "workers" / "data_stages.py"
@@ -35,9 +35,7 @@ _COLUMNS = ("records", "seconds", "cpu_seconds", "records_per_second", "records_
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--records", type=int, default=20_000, help="about so many made (default: 20000)")
     add(
@@ -54,13 +52,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def with_needed(stages: Sequence[str]) -> list[str]:
-    """The stages, and those whose outputs they read, in their order."""
+    """Return the stages, and those whose outputs they read, in their order."""
     wanted = {*stages, *(need for stage in stages for need in _NEEDS.get(stage, ()))}
     return [stage for stage in STAGES if stage in wanted]
 
 
 def run_stage(folder: Path, kind: str, stage: str) -> dict[str, Any]:
-    """One stage in a process of its own. Raises RuntimeError when it fails."""
+    """Run one stage in a process of its own. Raises RuntimeError when it fails."""
     command = [sys.executable, str(_STAGES), str(folder), kind, stage]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -70,7 +68,7 @@ def run_stage(folder: Path, kind: str, stage: str) -> dict[str, Any]:
 
 
 def measure(folder: Path, kinds: Sequence[str], stages: Sequence[str], records: int) -> Any:
-    """Figures by kind and stage."""
+    """Return the figures by kind and stage."""
     figures: dict[str, dict[str, Any]] = {}
     for kind in kinds:
         own = folder / kind
@@ -81,6 +79,7 @@ def measure(folder: Path, kinds: Sequence[str], stages: Sequence[str], records: 
     return figures
 
 
+@one_line_errors()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)

@@ -6,7 +6,6 @@ the output is one JSON object.
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -14,12 +13,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
 from benchmarks.harness.figures import GIB
 from benchmarks.harness.processes import PartResult, PartRunner, available_threads
 from benchmarks.workers.prompt_contestants import CONTESTANTS, PromptSettings
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 
 WORKER = "benchmarks.workers.prompt"
@@ -56,7 +55,9 @@ def compare(
 
 
 def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
-    """Median seconds over all steps, those of the fastest and slowest round, and peak memory."""
+    """Return the median seconds over all steps, those of the fastest and slowest round, and peak
+    memory.
+    """
     measured = [result.figures for result in results if result.ok]
     if not measured:
         return {"status": results[0].status}
@@ -72,7 +73,9 @@ def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
 
 
 def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, float | None]:
-    """Times over ours (above 1: ours is faster) and memory over ours, None where one is missing."""
+    """Return times over ours (above 1: ours is faster) and memory over ours, None where one is
+    missing.
+    """
 
     def ratio(over: str, under: str, key: str) -> float | None:
         top, bottom = (figures.get(name, {}).get(key) for name in (over, under))
@@ -87,7 +90,7 @@ def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, float | None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--backbone", default="smollm2", help="smollm2, a Hugging Face id or a folder")
     add("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
@@ -103,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_line_errors(RuntimeError)
 def main() -> None:
     """Run the command."""
     options = _parser().parse_args()
@@ -112,15 +116,12 @@ def main() -> None:
     )  # fmt: skip
     report: dict[str, Any] = {"benchmark": "deep_prompt", "settings": asdict(settings)}
     for num_tokens in options.num_tokens:
-        try:
-            found = compare(
-                replace(settings, num_tokens=num_tokens),
-                options.only,
-                options.rounds,
-                options.limit_seconds,
-            )
-        except RuntimeError as error:
-            sys.exit(f"error: {error}")
+        found = compare(
+            replace(settings, num_tokens=num_tokens),
+            options.only,
+            options.rounds,
+            options.limit_seconds,
+        )
         report[f"n={num_tokens}"] = found
         rows = [
             [CONTESTANTS[name], f.get("median_step_seconds"), f.get("peak_rss_gib"), f["status"]]

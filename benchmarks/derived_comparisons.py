@@ -1,4 +1,4 @@
-"""How many questions the rule for comparisons decides, given the facts that annotators wrote down.
+"""Count the questions that the rule for comparisons decides, given the annotated facts.
 
 python benchmarks/derived_comparisons.py --json \\
     --datasets 2wiki=DATA/qa/2wikimultihopqa_test.jsonl hotpotqa=DATA/qa/hotpotqa_test.jsonl
@@ -17,6 +17,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.answers import exact_match
 from inference.opening.arguments import command
@@ -48,19 +49,21 @@ class Counts:
         self.decided_right += bool(derived) and exact_match(decision(derived), record.answers) == 1
 
     def to_json(self) -> dict[str, int]:
-        """Counts by their column's name."""
+        """Return the counts by their column's name."""
         return dict(zip(COLUMNS, astuple(self), strict=True))
 
 
 def recognised(record: QuestionRecord) -> bool:
-    """Whether the question names two of its passages and compares them in words that are known."""
+    """Return whether the question names two of its passages and compares them in words that are
+    known.
+    """
     titles = dict.fromkeys(title for title, _ in record.supporting_facts)
     named, rest = named_subjects(record.question, [Triple(title, "", "") for title in titles])
     return len(named) > 1 and asked_comparison(rest) is not None
 
 
 def decision(derived: Sequence[Triple]) -> str:
-    """The answer that derived triples stand for: the subject asked for, or yes or no."""
+    """Return the answer that derived triples stand for: the subject asked for, or yes or no."""
     if all(triple.predicate.endswith("same as") for triple in derived):
         return "yes"
     if any(triple.predicate.endswith("different from") for triple in derived):
@@ -69,7 +72,7 @@ def decision(derived: Sequence[Triple]) -> str:
 
 
 def count_by_type(path: Path) -> dict[str, dict[str, int]]:
-    """Counts of a file's questions by type, and of all. Raises RecordError."""
+    """Return the counts of a file's questions by type, and of all. Raises RecordError."""
     counts: defaultdict[str, Counts] = defaultdict(Counts)
     for record in read_records(path, QuestionRecord):
         for name in (record.type or "no type", "all"):
@@ -82,9 +85,7 @@ def _last_if_all(name: str) -> tuple[bool, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--datasets", nargs="+", required=True, metavar="NAME=FILE")
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     return parser

@@ -13,12 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
 from benchmarks.harness.figures import GIB
 from benchmarks.harness.processes import PartResult, PartRunner, available_threads
 from benchmarks.workers.engine import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
@@ -66,7 +66,7 @@ def compare(
 
 
 def ratios(results: dict[str, PartResult], settings: EngineRunSettings) -> dict[str, float]:
-    """Speeds as ratios, where both sides have one."""
+    """Return the speeds as ratios, where both sides have one."""
     most = str(max(settings.concurrencies))
 
     def speed(name: str, concurrency: str = most) -> float | None:
@@ -96,7 +96,7 @@ def _rows(report: dict[str, Any], settings: EngineRunSettings) -> list[list[Any]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add(
         "--t2t", type=Path, default=DEFAULT_CHECKPOINTS[T2T_ADAPTER], help="component that extracts"
@@ -115,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     options = _parser().parse_args()

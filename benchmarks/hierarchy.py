@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.build_hierarchy import finish
@@ -57,7 +58,7 @@ class GivenTriples:
         self.topics = topics
 
     async def extract(self, chunk: Passage) -> Extracted:
-        """The table's triples, grounded in the chunk, with topics by kind."""
+        """Return the table's triples, grounded in the chunk, with topics by kind."""
         facts = self.triples[passage_text(chunk.title, chunk.text)]
         extracted = Extracted()
         given = self.topics.topics(chunk.title, chunk.text, facts)
@@ -75,7 +76,7 @@ class Material:
 
 
 def world_material(options: argparse.Namespace, size: int) -> Material:
-    """A fictional world of a size."""
+    """Return a fictional world of a size."""
     with tempfile.TemporaryDirectory() as temporary:
         world = Path(temporary) / "world"
         build_world(
@@ -88,7 +89,7 @@ def world_material(options: argparse.Namespace, size: int) -> Material:
 
 
 def corpus_material(options: argparse.Namespace, size: int) -> Material:
-    """The first passages of a corpus, with the triples that the cache holds of them.
+    """Return the first passages of a corpus, with the triples that the cache holds of them.
 
     Raises CacheError where it lacks some.
     """
@@ -111,7 +112,7 @@ def _questions(path: Path, options: argparse.Namespace) -> list[str]:
 
 
 def measure(material: Material, encoder: SentenceEncoder) -> dict[str, Any]:
-    """All figures of one size."""
+    """Return all figures of one size."""
     corpus, asked = material.corpus, material.questions
     extractor = GivenTriples(material.triples, KindTopics(encoder))
     with tempfile.TemporaryDirectory() as temporary:
@@ -166,7 +167,9 @@ def _change(
     extractor: GivenTriples,
     encoder: SentenceEncoder,
 ) -> dict[str, float]:
-    """Mean seconds to take one document out and to put it in again, topics brought up to date."""
+    """Return the mean seconds to take one document out and to put it in again, topics brought up to
+    date.
+    """
     seconds = {"delete_seconds": 0.0, "insert_seconds": 0.0}
     for passage in documents:
         for name in seconds:
@@ -182,7 +185,7 @@ def _change(
 
 
 def _query(index: HierarchyIndex, questions: Sequence[str]) -> Iterator[float]:
-    """Seconds of each question; the first, which fills caches, is asked twice."""
+    """Yield the seconds of each question; the first, which fills caches, is asked twice."""
     settings = ThRagSettings()
     for number, question in enumerate([questions[0], *questions]):
         started = time.perf_counter()
@@ -197,7 +200,7 @@ def _query(index: HierarchyIndex, questions: Sequence[str]) -> Iterator[float]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--sizes", nargs="+", type=positive_int, default=SIZES, help="passages (1000 4000 12000)")
     add("--queries", type=positive_int, default=50, help="questions timed (default: 50)")

@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-# A script run by path finds its packages even where the project is not installed.
 import torch
 from tqdm import tqdm
 
 from benchmarks.harness.loop_runs import Run, Setting, report
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.loops.kind import LoopOptions
@@ -85,7 +85,7 @@ def run_all(
     settings: Sequence[Setting],
     rounds: int,
 ) -> list[Run]:
-    """Every setting in turn, `rounds` times; the first record only warms up."""
+    """Return every setting in turn, `rounds` times; the first record only warms up."""
     warm_up, *timed = records
     runs: list[Run] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -98,7 +98,7 @@ def run_all(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--dataset", type=Path, help="questions, JSON Lines (default: a world's)")
     add("--corpus", type=Path, help="passages, JSON Lines; with --dataset")

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
 from benchmarks.harness.forms import FORMS, ONE, ONE_THREADED, ROOT, Plan, form_figures, run_form
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 
 RECIPE = ROOT / "configs" / "t2t_tiny.yaml"
@@ -58,9 +58,7 @@ def compare(forms: Sequence[str], plan: Plan, rounds: int, folder: Path) -> dict
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     forms = [ONE, ONE_THREADED, *FORMS]
     add("--config", type=Path, help="recipe; without one a random model is trained")
@@ -104,6 +102,7 @@ def _plan(options: argparse.Namespace, folder: Path) -> Plan:
     )
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     parser = _parser()

@@ -1,4 +1,4 @@
-"""Which field of a condition triplet should be the retrieval key? (Tri-RAG §IV-E, Fig. 3)
+"""Compare the fields of a condition triplet as the retrieval key (Tri-RAG §IV-E, Fig. 3).
 
 The same triplets, encoder and index for all; only the text that is embedded differs: all three
 fields, the condition, the proof or the conclusion. A query hits when the first triplet found comes
@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import numpy as np
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.component_scores import recall_at_k
 from evaluation.significance import bootstrap_interval
@@ -46,7 +46,7 @@ def measure_key(
     relevant: Sequence[Sequence[str]],
     encoder: SentenceEncoder,
 ) -> dict[str, Any]:
-    """Hit@1 with its interval, Recall@5, and what the index costs.
+    """Return Hit@1 with its interval, Recall@5, and what the index costs.
 
     Triplets whose key is empty, as a proof may be, are not indexed. Equal keys share a row, as
     they would in a knowledge base. Latency is of the index alone, a query at a time.
@@ -96,7 +96,7 @@ def compare_keys(
     relevant: Sequence[Sequence[str]],
     encoder: SentenceEncoder,
 ) -> dict[str, Any]:
-    """Figures of every key over the same triplets and questions."""
+    """Return the figures of every key over the same triplets and questions."""
     units = [
         (triplet, claim.sources)
         for entry in entries
@@ -110,7 +110,7 @@ def compare_keys(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--kb", required=True, type=Path, help="knowledge base that build_kb.py wrote")
     add("--corpus", required=True, type=Path, help="the corpus that it was built from")

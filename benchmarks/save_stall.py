@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import numpy as np
 import torch
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, TrainerCallback
 
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from training.loop.schedule import Clock
@@ -98,7 +98,9 @@ def _trainer(options: argparse.Namespace, folder: str, way: str) -> ComponentTra
 
 
 def figures_of(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One way's figures: medians over all steps and saves, and over the rounds' whole runs."""
+    """Return one way's figures: medians over all steps and saves, and over the rounds' whole
+    runs.
+    """
     steps = [seconds for found in rounds for seconds in found["steps"]]
     saves = [seconds for found in rounds for seconds in found["saves"]]
     runs = [found["seconds"] for found in rounds]
@@ -116,7 +118,8 @@ def figures_of(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def compare(ways: dict[str, dict[str, Any]], interval: int) -> dict[str, Any]:
-    """The thread's whole runs over the step's, and what a save costs of a run at an interval.
+    """Return the thread's whole runs over the step's, and what a save costs of a run at an
+    interval.
 
     A ratio below 1 says that the thread is faster. `save_cost_seconds` is what a run takes longer
     than one without saves, by save: stall, slower steps and the last wait together.
@@ -143,7 +146,7 @@ def compare(ways: dict[str, dict[str, Any]], interval: int) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     recipe = load_config(T2TSettings, CONFIG, list(REQUIRED)).train.save_steps
     add = parser.add_argument
     add("--steps", type=int, default=2 * recipe, help="of each run (default: %(default)s)")
@@ -158,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     parser = _parser()

@@ -25,6 +25,7 @@ from benchmarks.scripted_world.loops import LOOPS, Settings
 from benchmarks.scripted_world.measure import Conditions, answer_all, summarise
 from benchmarks.scripted_world.reach import questions_in_reach, th_rag_reach
 from benchmarks.scripted_world.scripted_engine import open_encoder
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.opening.arguments import command, positive_int
@@ -35,7 +36,7 @@ SHARE_WITH_FACTS = 0.9
 
 
 def conditions(questions: int, seed: int, encoder: str, folder: Path) -> Conditions:
-    """A world with so many questions of one to four hops."""
+    """Return a world with so many questions of one to four hops."""
     build_world(round(questions / SHARE_WITH_FACTS) + 10, seed, folder, progress=False)
     world = load_world(folder)
     asked = [record for record in world.questions if record.evidences][:questions]
@@ -43,7 +44,7 @@ def conditions(questions: int, seed: int, encoder: str, folder: Path) -> Conditi
 
 
 def measure(names: Sequence[str], rates: Sequence[float], given: Conditions) -> dict[str, Any]:
-    """The figures of each loop by error rate; what is in its reach is settled before it runs."""
+    """Return figures of each loop by error rate; what is in its reach is settled before it runs."""
     settings = Settings()
     found: dict[str, Any] = {name: {} for name in names}
     with tqdm(total=len(names) * len(rates), desc="loops", unit=" runs") as bar:
@@ -115,9 +116,7 @@ def draw(loops: dict[str, Any], out: Path) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--questions", type=positive_int, default=500, help="of 1 to 4 hops (default: 500)")
     add("--loops", nargs="+", choices=LOOPS, default=LOOPS, help="default: all")

@@ -1,4 +1,4 @@
-"""How often BM25 should count a passage's title: passages found for annotated questions.
+"""Measure how often BM25 should count a passage's title, by the passages that it finds.
 
 A question about one entity, made from each evidence triple whose subject titles a passage, should
 find that passage; the main question should find all its supporting passages.
@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 from evaluation.component_scores import recall_at_k
 from inference.retrieval.bm25 import Bm25Retriever
@@ -24,9 +24,7 @@ from models.formats.records import QuestionRecord, read_records
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--questions", required=True, type=Path, help="with supporting facts and evidences")
     add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
@@ -56,7 +54,7 @@ def wanted_passages(
 def recalls(
     retriever: Bm25Retriever, pairs: Sequence[tuple[str, set[str]]], cuts: Sequence[int]
 ) -> list[float]:
-    """Mean share of the wanted titles among the first passages, for each of `cuts`."""
+    """Return the mean share of the wanted titles among the first passages, for each of `cuts`."""
     found = retriever.search([query for query, _ in pairs], max(cuts))
     rankings = [[hit.passage.title for hit in hits] for hits in found]
     return [
@@ -68,7 +66,7 @@ def recalls(
 def compare(
     corpus: Sequence[Passage], records: Sequence[QuestionRecord], weights: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """A row of recalls for each title weight."""
+    """Return a row of recalls for each title weight."""
     main, single = wanted_passages(records, {passage.title for passage in corpus})
     rows = []
     for weight in tqdm(weights, desc="title weights"):
@@ -82,6 +80,7 @@ def compare(
     return rows
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     options = _parser().parse_args()

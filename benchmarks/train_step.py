@@ -8,14 +8,12 @@ and gradients must agree in float32. The last line of the output is one JSON obj
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_args
 
-# A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
 from benchmarks.harness.figures import (
@@ -27,6 +25,7 @@ from benchmarks.harness.figures import (
 )
 from benchmarks.harness.processes import PartResult, PartRunner, available_threads
 from benchmarks.harness.settings import CONTESTANTS, LengthDistribution, StepSettings
+from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.tables import emit_json, print_table
 
@@ -78,7 +77,7 @@ def _required(runner: PartRunner, part: str) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--backbone", default="smollm2", help="smollm2, a Hugging Face id or a folder")
     add("--encoder", default="minilm", help="sentence encoder of nodes and edges")
@@ -111,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     parser = _parser()
@@ -120,10 +120,7 @@ def main() -> None:
     if not 1 <= options.min_tokens <= options.max_tokens:
         parser.error("--min-tokens must be at least 1 and at most --max-tokens")
     settings = StepSettings(**{f.name: getattr(options, f.name) for f in fields(StepSettings)})
-    try:
-        report = compare(settings, options.only, options.rounds, options.limit_seconds)
-    except ComparisonError as error:
-        sys.exit(f"error: {error}")
+    report = compare(settings, options.only, options.rounds, options.limit_seconds)
     print_table("Training steps", COLUMNS, table_rows(report["contestants"]))
     print_table("Compared", COMPARED, ratio_rows(report, report["ratio_spread"]))
     parity = [[f"{value:.2e}" for value in report["parity"].values()]]

@@ -23,3 +23,9 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     if renamed in known:
         return f"it is {renamed!r} now"
     return f"the nearest is {nearest(str(name), known)!r}"
+
+
+def nearest_sentence(name: str, known: Iterable[str]) -> str:
+    """Return a sentence with the up to three known names that are like a name; "" for none."""
+    found = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f"The nearest: {', '.join(found)}." if found else ""

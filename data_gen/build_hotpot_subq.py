@@ -37,7 +37,7 @@ STAGES = {
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line; `run` is what the chosen stage does."""
+    """Return the command line; `run` is what the chosen stage does."""
     parser = command_parser(__doc__)
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
     parsers = {}

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 from demo.steps import COMPARED_LOOPS, Step, ask_step, build_steps, evaluate_steps, train_steps
 from evaluation.significance import COLUMNS, type_rows
@@ -17,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--out", type=Path, default=ROOT / "runs" / "demo", help="folder for everything made")
     add("--questions", type=int, default=900, help="questions of the world (default: 900)")
@@ -76,6 +77,7 @@ def show_results(results: list[dict[str, Any]], seconds: dict[str, float]) -> No
     print_table("Held-out questions by type", ["loop", *COLUMNS], by_type)
 
 
+@one_line_errors()
 def main() -> None:
     """Run every step in turn."""
     arguments = _parser().parse_args()

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from common.commands import one_line_errors
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 from evaluation.compare_tables import (
     COLUMNS,
@@ -42,7 +42,7 @@ def compare_runs(
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """All figures of runs over one data set.
+    """Return all figures of runs over one data set.
 
     baseline: the label of the run that the others are tested against; None is the first. Scores
     and recall are in 0 to 1; calls, weighted tokens (input + 4 × output, T²RAG App. B.4) and
@@ -169,9 +169,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add(
         "runs",

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import sys
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from inference.loops.registry import LOOPS
 from inference.loops.trace import Trace
@@ -16,7 +17,7 @@ from models.formats.triples import format_triple
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("question", help="the question, in quotes")
     parser.add_argument("--corpus", help="JSON Lines of {id, title, text}")
     add_loop_arguments(parser)

@@ -15,6 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.tables import report_counts
 from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.indexes.cost import CostLog
@@ -45,9 +46,7 @@ from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add_corpus_arguments(parser, required=False)
     add("--out", required=True, type=Path, help="folder of the hierarchy, new or to add to")

@@ -15,6 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.files import atomic_write
 from common.tables import report_counts
 from inference.engines.adapters import DEFAULT_CHECKPOINTS, EXTRACTOR_ADAPTER
@@ -48,9 +49,7 @@ EXTRACTOR_FILE = "extractor.json"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add_corpus_arguments(parser)
     add(

@@ -14,6 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.tables import report_counts
 from inference.engines.adapters import T2T_ADAPTER
 from inference.indexes.cost import CostLog
@@ -43,9 +44,7 @@ DOCUMENTS_PER_PART = 2000
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add_corpus_arguments(parser)
     add(
@@ -66,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def new_documents(index: PropositionIndex, corpus: Sequence[Passage]) -> list[Passage]:
-    """The passages that the index does not know, each id once.
+    """Return the passages that the index does not know, each id once.
 
     Raises DuplicateDocumentError for an id that stands for two texts, there or in the corpus.
     """
@@ -107,7 +106,7 @@ async def add_to_index(
 
 
 def counts_of(index: PropositionIndex) -> dict[str, int]:
-    """What an index holds."""
+    """Return what an index holds."""
     sources = [len(proposition.sources) for proposition in index.propositions]
     silent = set(index.documents).difference(*(p.sources for p in index.propositions))
     return {

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
+from common.commands import command_parser
 from common.shards import shard
 from common.tables import emit_json
 from inference.loops.registry import LOOPS
@@ -23,9 +24,7 @@ from inference.runs.scores import show, show_shard
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--dataset", required=True, type=Path, help="questions in the JSON Lines contract")
     add_searched_corpus(parser)

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from common.commands import command_parser
 from common.tables import emit_json
 from evaluation.compare import compare_all, show
 from evaluation.compare_tables import draw, markdown
@@ -37,9 +38,7 @@ PICTURE_FILE = "compared.png"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add(
         "--datasets",
@@ -68,7 +67,7 @@ def _named_file(text: str) -> tuple[str, Path]:
 
 
 def plan(arguments: Namespace) -> dict[tuple[str, str], Evaluation]:
-    """Every run by data set and loop, the loops of one data set after the other.
+    """Return every run by data set and loop, the loops of one data set after the other.
 
     Raises EvaluationLogError for a loop without its corpus, and for runs that are there where
     `--resume` is not given.
@@ -101,7 +100,7 @@ def plan(arguments: Namespace) -> dict[tuple[str, str], Evaluation]:
 
 
 def _of(dataset: str, value: object) -> object:
-    """A path with the data set's name in it."""
+    """Return a path with the data set's name in it."""
     return Path(str(value).replace(PLACEHOLDER, dataset)) if isinstance(value, Path) else value
 
 
@@ -141,7 +140,7 @@ async def run_all(planned: Mapping[tuple[str, str], Evaluation]) -> None:
 
 
 def read_runs(planned: Mapping[tuple[str, str], Evaluation]) -> Sequence[Run]:
-    """The runs under the names of the command line."""
+    """Return the runs under the names of the command line."""
     return [
         replace(read_run(str(run.out)), label=loop, dataset=dataset)
         for (dataset, loop), run in planned.items()

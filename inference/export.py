@@ -13,6 +13,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from common.commands import command_parser
 from common.files import atomic_directory
 from common.tables import emit_json, print_table
 from inference.engines.prefix import write_prefix
@@ -33,9 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--checkpoint", required=True, type=Path, help="component folder")
     add("--to", required=True, choices=TARGETS, help="what to write")
@@ -74,7 +73,7 @@ def export(component: Component, target: Target, out: Path, dtype: str = "auto")
 
 
 def provenance(component: Component, target: Target) -> dict[str, Any]:
-    """What an export's manifest says beside hashes; data and figures are the component's own."""
+    """Return an export's manifest without hashes; data and figures are the component's own."""
     own = json.loads((component.folder / MANIFEST_FILE).read_text(encoding="utf-8"))
     return {
         "export": target,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.component_scores import score_triples
 from inference.engines.adapters import T2T_ADAPTER
@@ -34,9 +35,7 @@ from models.formats.records import TriplesSample, read_records, write_records
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     texts = parser.add_mutually_exclusive_group(required=True)
     texts.add_argument("--corpus", type=Path, help="JSON Lines of {id, title, text}")
     texts.add_argument("--samples", type=Path, help="JSON Lines of {id, text, triples}, to score")
@@ -68,7 +67,7 @@ async def extract_corpus(
 
 
 def read_texts(arguments: argparse.Namespace) -> tuple[list[Passage], list[TriplesSample]]:
-    """What to read, and the gold triples of each text where there are any."""
+    """Return what to read, and the gold triples of each text where there are any."""
     limit = arguments.limit
     if arguments.corpus:
         return list(itertools.islice(load_corpus(arguments.corpus), limit)), []
@@ -81,7 +80,7 @@ def read_texts(arguments: argparse.Namespace) -> tuple[list[Passage], list[Tripl
 def gold_figures(
     samples: Sequence[TriplesSample], gold: Sequence[TriplesSample]
 ) -> dict[str, float]:
-    """Exact precision, recall and F1 over all triples, by name; nothing without gold."""
+    """Return exact precision, recall and F1 over all triples, by name; nothing without gold."""
     if not gold:
         return {}
     scores = score_triples([s.triples for s in samples], [s.triples for s in gold])

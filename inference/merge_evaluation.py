@@ -12,6 +12,7 @@ anew; seconds are the sum over the shards.
 import argparse
 from pathlib import Path
 
+from common.commands import command_parser
 from common.tables import emit_json
 from inference.opening.arguments import command, configure_logging
 from inference.runs.evaluation import results_of
@@ -20,9 +21,7 @@ from inference.runs.scores import show
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("shards", nargs="+", type=Path, metavar="SHARD_DIR", help="made by evaluate.py --shard")
     add("--out", required=True, type=Path, help="folder for results.json and traces.jsonl")

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from common.commands import command_parser
 from common.tables import emit_json, print_table
 from inference.engines.adapters import DEFAULT_CHECKPOINTS
 from inference.engines.component_loader import first_backbone
@@ -37,9 +38,7 @@ KEY_VARIABLE = "TRIVIUM_API_KEY"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add(
         "--adapter",

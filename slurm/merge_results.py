@@ -3,12 +3,11 @@
 slurm/merge_results.py --out results.json DIR [DIR ...]
 """
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
 
-from common.commands import one_line_errors
+from common.commands import command_parser, one_line_errors
 from common.files import atomic_write
 from common.tables import print_table
 from evaluation.runs import RESULTS_FILE
@@ -34,9 +33,7 @@ def read_results(folder: Path) -> dict[str, Any]:
 @one_line_errors(FileNotFoundError, ValueError)
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="DIR", help="written by evaluate.py"
     )

@@ -2,7 +2,7 @@
 
     trivium rooms [--write]
 
-Prints the picture of docs/architecture.md; with --write puts it there.
+Prints the rooms as in docs/architecture.md; with --write puts all pictures there.
 """
 
 import ast
@@ -16,6 +16,7 @@ from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.files import atomic_write
 from common.provenance import ROOT
+from trivium.ways import QUESTION, SAMPLE, draw
 
 # From the ground floor upwards: a room imports itself and rooms below.
 FLOORS = (
@@ -75,7 +76,7 @@ WITH_COMMANDS = frozenset({"data_gen", "training", "inference", "benchmarks"})
 # Measurements and front ends see everything, which no picture is needed for.
 NOT_DRAWN = frozenset({"benchmarks", "demo", "slurm", "trivium"})
 PAGE = ROOT / "docs" / "architecture.md"
-BEGIN, END = "<!-- made by `trivium rooms --write` -->\n", "<!-- end -->\n"
+END = "<!-- end -->\n"
 
 
 class PageError(UserError, ValueError):
@@ -161,16 +162,20 @@ def picture() -> str:
 
 
 def with_picture(text: str) -> str:
-    """Return the page with today's picture in its place.
+    """Return the page with today's pictures in their places.
 
     Raises:
-        PageError: the page has no place for it.
+        PageError: the page has no place for one. LostPlaceError.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise PageError(f"{PAGE}: no lines {BEGIN.strip()} and {END.strip()} around the picture")
-    return f"{before}{BEGIN}{picture()}{END}{after}"
+    drawn = {"rooms": picture(), "question": draw(QUESTION), "sample": draw(SAMPLE)}
+    for name, made in drawn.items():
+        line = f"<!-- {name}: made by `trivium rooms --write` -->\n"
+        before, begin, rest = text.partition(line)
+        _, end, after = rest.partition(END)
+        if not begin or not end:
+            raise PageError(f"{PAGE}: no lines {line.strip()} and {END.strip()} around the picture")
+        text = f"{before}{line}{made}{END}{after}"
+    return text
 
 
 def _node(floor: str) -> str:

@@ -1,4 +1,4 @@
-"""What is compared of a loop's passes over the same questions: speeds, answers, costs."""
+"""The comparison of a loop's passes over the same questions: speeds, answers, costs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class Run:
 
 
 def report(runs: Sequence[Run], options: LoopOptions) -> dict[str, Any]:
-    """Speed by setting (median, least and most of rounds), and whether the answers are the same.
+    """Return the speed by setting (median, least and most of rounds), and whether the answers are
+    the
+    same.
 
     Every setting after the first is given as a ratio to it.
     """
@@ -99,6 +101,6 @@ def _speeds(runs: Sequence[Run], setting: Setting) -> list[float]:
 
 
 def _sum(runs: Sequence[Run], setting: Setting, name: str) -> int:
-    """A cost of the first round of this setting, over all questions."""
+    """Return a cost of the first round of this setting, over all questions."""
     first = next(run for run in runs if run.setting == setting)
     return sum(getattr(trace.bill, name) for trace in first.traces)

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 def literal_hidden_states(
     backbone: PreTrainedModel, embeddings: Tensor, input_ids: Tensor, checkpointing: bool = False
 ) -> Tensor:
-    """Last hidden states [B, T, d] of texts without padding, under E [layers, n, d].
+    """Return the last hidden states [B, T, d] of texts without padding, under E [layers, n, d].
 
     For decoders of Llama's make, every layer with a prompt; the attention is the backbone's own.
     """

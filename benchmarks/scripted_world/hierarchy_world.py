@@ -1,4 +1,4 @@
-"""What the perfect model writes for TH-RAG: facts with sentences and topics, and choices."""
+"""The texts of the perfect model for TH-RAG: facts with sentences and topics, and choices."""
 
 import json
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ class TopicWriters:
         return model
 
     def topic_triplets(self, prompt: str) -> str:
-        """The gold triples of the document with their sentences and kinds."""
+        """Return the gold triples of the document with their sentences and kinds."""
         text = value_of(prompt, "Document")
         facts = self.world.facts.get(text, [])
         return format_topic_triplets(
@@ -54,15 +54,15 @@ class TopicWriters:
         )
 
     def choose_topics(self, prompt: str) -> str:
-        """The topics of all that the question's facts are about."""
+        """Return the topics of all that the question's facts are about."""
         return self._choice(prompt, "topics", (topic.topic for topic in self._needed(prompt)))
 
     def choose_subtopics(self, prompt: str) -> str:
-        """The same for the subtopics; those of other topics are not on the list."""
+        """Return the same for the subtopics; those of other topics are not on the list."""
         return self._choice(prompt, "subtopics", (t.subtopic for t in self._needed(prompt)))
 
     def topic(self, name: str) -> Topic:
-        """An entity's kind; dates and numbers are values."""
+        """Return an entity's kind; dates and numbers are values."""
         return self.world.topics.get(name, VALUE)
 
     def _needed(self, prompt: str) -> list[Topic]:

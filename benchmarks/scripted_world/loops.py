@@ -43,7 +43,7 @@ TITLE_WEIGHT = 5
 
 @dataclass(frozen=True)
 class Settings:
-    """How each loop runs: as in its paper, but for what a question of four hops asks of it.
+    """The settings of each loop: those of its paper, but for what a question of four hops needs.
 
     RAS finds five passages by BM25, as in its paper for 2WikiMultihopQA. T²RAG has four rounds
     (paper: three). Tri-RAG asks for the next condition up to five times (Algorithm 2 retrieves
@@ -75,13 +75,13 @@ class WorldLoops:
         self.retriever = Bm25Retriever(world.passages, TITLE_WEIGHT)
 
     async def triples(self) -> list[Document]:
-        """Every passage's triples; they are in the cache from then on."""
+        """Return every passage's triples; they are in the cache from then on."""
         found = await self.extractor.extract(self.world.passages)
         both = zip(self.world.passages, found, strict=True)
         return [Document(p.id, passage_key(p), tuple(triples)) for p, triples in both]
 
     async def open(self, name: str, settings: Settings, folder: Path) -> Loop:
-        """A loop with what it searches, built by the model.
+        """Return a loop with what it searches, built by the model.
 
         folder: for a hierarchy, one that does not exist yet. Raises KnowledgeBaseError where the
         model wrote nothing that can be used.

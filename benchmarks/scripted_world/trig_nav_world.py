@@ -1,4 +1,4 @@
-"""What the perfect model writes for Trig-Nav's prompted steps: what it knows, what is missing."""
+"""The texts of the perfect model for Trig-Nav's prompted steps: what it knows, what is missing."""
 
 from benchmarks.scripted_world.gold_world import fits
 from benchmarks.scripted_world.world_model import WorldModel, missing, value_of
@@ -26,14 +26,14 @@ class SubQuestionWriters:
         return NOTHING
 
     def judge(self, prompt: str) -> str:
-        """The missing facts as questions of their own, those that share an unknown in one."""
+        """Return missing facts as questions of their own, those that share an unknown in one."""
         record = self.model.record(prompt)
         told = "\n".join(li for li in prompt.splitlines() if not li.startswith("Claimed:"))
         groups = segments(missing(record, self.model.world.stated(told))) if record else []
         return "\n".join(self._question(group, record) for group in groups) or ENOUGH
 
     def decompose(self, prompt: str) -> str:
-        """The triples of a sub-question that it made up, else of a question of the world."""
+        """Return the triples of a sub-question that it made up, else of a question of the world."""
         made = self.made.get(value_of(prompt, "Question"))
         return format_query_triplets(made) if made else self.model.decompose(prompt)
 

@@ -1,6 +1,5 @@
 """The stages of a data build on synthetic files, one a process: records a second and memory."""
 
-import argparse
 import json
 import resource
 import sys
@@ -10,6 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from common.commands import command_parser
 from data_gen import build_subq, build_triples, merge_shards, to_parquet
 from data_gen.builds.cards import RasFigures, TriplesFigures
 from data_gen.builds.found import PassageItem
@@ -142,7 +142,7 @@ def _read(folder: Path, kind: str) -> Iterator[object]:
 
 
 def _samples(shard: Path, kind: str) -> Iterator[RasSample | TriplesSample]:
-    """The samples that a shard made, read from its items."""
+    """Yield the samples that a shard made, read from its items."""
     with open(shard / ITEMS, "rb") as lines:
         for line in lines:
             if kind == "triples":
@@ -168,7 +168,7 @@ def _check(folder: Path, kind: str) -> int:
 
 
 def _write(folder: Path, kind: str) -> int:
-    """Splits, and the figures of the card, of the samples of `label`."""
+    """Return splits, and the figures of the card, of the samples of `label`."""
     out = folder / "write"
     out.mkdir(exist_ok=True)
 
@@ -216,7 +216,7 @@ def measured(work: Callable[[], int]) -> dict[str, float]:
 
 
 def peak_memory() -> float:
-    """The most memory that this process has held, in MiB.
+    """Return the most memory that this process has held, in MiB.
 
     From the kernel's own account of it where there is one: `ru_maxrss` counts what the process that
     started this one held, too.
@@ -230,7 +230,7 @@ def peak_memory() -> float:
 
 def main() -> None:
     """Run one stage."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("stage", choices=STAGES)

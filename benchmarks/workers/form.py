@@ -5,7 +5,6 @@
 The main process writes OUT.json. Started alone or by torchrun.
 """
 
-import argparse
 import importlib
 import json
 import logging
@@ -20,6 +19,7 @@ import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
+from common.commands import command_parser
 from training.loop.schedule import Clock
 from training.recipe.agreement import leave_processes_in_order, together
 from training.recipe.settings import RasSettings, T2TSettings, TriRagSettings, load_config
@@ -54,7 +54,7 @@ class StepTimes(TrainerCallback):
 
 
 def component_of(config: Path) -> str:
-    """The training that a recipe is for, from its file's name.
+    """Return the training that a recipe is for, from its file's name.
 
     Raises:
         ValueError: it is for none of the three.
@@ -103,7 +103,7 @@ def measure(config: Path, overrides: list[str]) -> dict[str, Any] | None:
 def main() -> None:
     """Run the command."""
     logging.basicConfig(level=logging.WARNING)
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("overrides", nargs="*")

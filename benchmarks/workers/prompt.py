@@ -3,7 +3,6 @@
 deep_prompt.py starts it: python -m benchmarks.workers.prompt FOLDER {parity,CONTESTANT}
 """
 
-import argparse
 import resource
 import time
 from dataclasses import replace
@@ -14,19 +13,22 @@ import torch
 
 from benchmarks.workers.prompt_contestants import CONTESTANTS, Literal, Ours, PromptSettings, build
 from benchmarks.workers.step import LEARNING_RATE, MEMORY_UNIT
+from common.commands import command_parser
 from common.tables import emit_json
 
 PARITY_LENGTH = 24
 
 
 def random_ids(settings: PromptSettings, vocabulary: int) -> torch.Tensor:
-    """Texts [B, T] of random tokens, the same for the same seed."""
+    """Return texts [B, T] of random tokens, the same for the same seed."""
     torch.manual_seed(settings.seed)
     return torch.randint(10, vocabulary, (settings.batch_size, settings.length))
 
 
 def parity(settings: PromptSettings) -> dict[str, float]:
-    """Difference of loss, and of gradient relative to its norm, between ours and the literal form.
+    """Return the difference of loss, and of gradient relative to its norm, between ours and the
+    literal
+    form.
 
     In float64, as far as the backbone's own float32 islands allow.
     """
@@ -49,7 +51,9 @@ def parity(settings: PromptSettings) -> dict[str, float]:
 
 
 def measure(name: str, settings: PromptSettings) -> dict[str, Any]:
-    """Seconds of each optimizer step after one warm-up step, and the peak of resident memory."""
+    """Return the seconds of each optimizer step after one warm-up step, and the peak of resident
+    memory.
+    """
     step = build(name, settings)
     parameters = [p for p in step.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE)
@@ -72,7 +76,7 @@ def measure(name: str, settings: PromptSettings) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folder", type=Path, help="folder with settings.json")
     parser.add_argument("part", choices=["parity", *CONTESTANTS])
     arguments = parser.parse_args()

@@ -3,7 +3,6 @@
 train_step.py starts it: python -m benchmarks.workers.step FOLDER {prepare,parity,CONTESTANT}
 """
 
-import argparse
 import resource
 import sys
 import time
@@ -15,6 +14,7 @@ import torch
 
 from benchmarks.harness.settings import CONTESTANTS, Contestant, StepModel, StepSettings
 from benchmarks.harness.workload import Workload, read_workload, summary, write_workload
+from common.commands import command_parser
 from common.tables import emit_json
 
 LEARNING_RATE = 1e-4
@@ -22,7 +22,7 @@ MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def build_step(contestant: Contestant, workload: Workload, settings: StepSettings) -> StepModel:
-    """The contestant's model; only its own libraries are imported, as memory is measured."""
+    """Return the contestant's model; only its own libraries are imported, as memory is measured."""
     if contestant.kind == "pyg":
         from benchmarks.peers.pyg import GRetrieverStep
 
@@ -42,7 +42,9 @@ def build_step(contestant: Contestant, workload: Workload, settings: StepSetting
 
 
 def measure(contestant: Contestant, workload: Workload, settings: StepSettings) -> dict[str, Any]:
-    """Seconds of each optimizer step after one warm-up step, and the peak of resident memory."""
+    """Return the seconds of each optimizer step after one warm-up step, and the peak of resident
+    memory.
+    """
     step = build_step(contestant, workload, settings)
     parameters = [p for p in step.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE)
@@ -86,7 +88,7 @@ def run(part: str, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_parser(__doc__)
     parser.add_argument("folder", type=Path, help="folder with settings.json and the samples")
     parser.add_argument("part", choices=["prepare", "parity", *CONTESTANTS])
     arguments = parser.parse_args()

@@ -33,7 +33,7 @@ class RasChecks:
         self._naming.see_again(place, sample)
 
     def findings(self, table: RecordTable, corpora: Sequence[Path]) -> list[Finding]:
-        """What was found."""
+        """Return the findings."""
         return [
             *self._repeats.findings(),
             *self._naming.findings(),

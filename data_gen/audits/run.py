@@ -33,7 +33,9 @@ from models.formats.records import RasSample, read_numbered
 def read_and_check(
     files: Sequence[SplitFile], schema: Schema, table: RecordTable
 ) -> Iterator[Seen]:
-    """Every whole record, entered in `table`; what is not whole goes to `schema` and no further."""
+    """Yield every whole record, entered in `table`; what is not whole goes to `schema` and no
+    further.
+    """
     for position, file in enumerate(files):
         table.start_file()
         on_error = partial(schema.broken, position)
@@ -53,7 +55,7 @@ def read_and_check(
 
 
 def read_again(files: Sequence[SplitFile], table: RecordTable) -> Iterator[tuple[Place, RasSample]]:
-    """The planner and answerer samples that `table` holds, from their files once more."""
+    """Yield the planner and answerer samples that `table` holds, from their files once more."""
     for position, file in enumerate(files):
         lines = table.lines(position)
         entered = 0
@@ -66,7 +68,7 @@ def read_again(files: Sequence[SplitFile], table: RecordTable) -> Iterator[tuple
 
 @dataclass(frozen=True)
 class Settings:
-    """What an audit is told beside its files.
+    """The settings of an audit beside its files.
 
     exclude: files of test questions. corpora: passages in which what unsupported sub-queries ask
     about is looked up. questions: files of the sources' questions, whose answers are known beside
@@ -85,7 +87,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an audit found, how many whole records each file has, and figures beside findings."""
+    """The findings of an audit, the number of whole records of each file, and further figures."""
 
     kind: Kind
     records: list[int]

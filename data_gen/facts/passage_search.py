@@ -25,7 +25,9 @@ class PassageSearch:
         self._index.index(_tokens(texts), show_progress=False)
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[PassageRecord]]:
-        """The `top_k` best passages of each query, best first; those without a shared word drop."""
+        """Return the `top_k` best passages of each query, best first; those without a shared word
+        drop.
+        """
         if not queries:
             return []
         count = min(top_k, len(self.passages))
@@ -51,8 +53,9 @@ class PassageFinder:
         return PassageSearch(self.passages)
 
     def find(self, subquery: str, answer: str) -> PassageRecord | None:
-        """The best of the first few passages (BM25) whose title the sub-question names and whose
-        text holds the answer; None where there is none."""
+        """Return the best of the first few passages (BM25) whose title the sub-question names and
+        whose text holds the answer; None where there is none.
+        """
         if not self.passages or not answer.strip():
             return None
         [found] = self._search.search([subquery], LOOKED_AT)

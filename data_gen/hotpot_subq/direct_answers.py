@@ -1,4 +1,4 @@
-"""Which questions a base model answers without any context (RAS Algorithm 1, lines 3 and 4)."""
+"""Answers of a base model without any context (RAS Algorithm 1, lines 3 and 4)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ RIGHT, WRONG = "answered right", "answered wrong"
 
 @dataclass(frozen=True)
 class Attempt:
-    """What the base model answered to a question, and whether it is an answer of the record."""
+    """The base model's answer to a question, and whether it is an answer of the record."""
 
     id: str
     prediction: str
@@ -33,12 +33,14 @@ class Attempt:
         return cls(reader.text("id"), reader.text("prediction", ""), reader.record["right"])
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that `from_json` reads back."""
+        """Return the JSON object that `from_json` reads back."""
         return dict(vars(self))
 
 
 def read_right_ids(path: str | Path) -> set[str]:
-    """Ids of the questions that were answered right, of a file of attempts. Raises RecordError."""
+    """Return the ids of the questions that were answered right, of a file of attempts. Raises
+    RecordError.
+    """
     return {attempt.id for attempt in read_records(path, Attempt) if attempt.right}
 
 

@@ -134,7 +134,7 @@ class StageNotDoneError(UserError, RuntimeError):
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a stage does.
+    """A stage's task.
 
     settings: what its report says of how; those that decide its output.
     """
@@ -177,7 +177,7 @@ async def _estimate(plan: StagePlan, options: argparse.Namespace) -> tuple[Estim
 async def _ask(
     plan: StagePlan, options: argparse.Namespace, total: int
 ) -> tuple[DecisionCounts, RunBill]:
-    """The stage with a teacher; the bill is printed however it ends."""
+    """Return the stage with a teacher; the bill is printed however it ends."""
     journal = Journal(options.journal)
     try:
         engine = plan.teacher.open_engine()
@@ -239,7 +239,7 @@ def _require_whole(plan: StagePlan, options: argparse.Namespace, counts: Decisio
 
 
 def _write_report(folder: Path, plan: StagePlan, counts: DecisionCounts) -> None:
-    """What the output was made from and how; nothing that differs between two runs of it."""
+    """Write what the output was made from and how; nothing in it differs between two runs."""
     report = {
         "stage": plan.name,
         "model": plan.teacher.model,

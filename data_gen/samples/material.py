@@ -1,4 +1,4 @@
-"""What the helpers' samples are made with: passages, triples, draws, and counts of what is out."""
+"""The material of the helpers' samples: passages, triples, draws, and counts of those left out."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from models.formats.records import HelperTask, InstructionSample, PassageRecord,
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """How prompts are put together.
+    """Settings of prompts.
 
     passages: of a resolver's prompt. nothing_rate: share of a resolver's samples whose context does
     not tell. propositions_rate: share of them that show facts in place of passages. distractors:
@@ -29,7 +29,7 @@ class SampleOptions:
 
 @dataclass
 class Material:
-    """What the questions of a source are solved with.
+    """The passages and triples that the questions of a source are solved with.
 
     by_title: a corpus's passages. finder: finds passages of sub-questions that come without one.
     triples: of passages. counts: of what was left out, by reason.
@@ -42,7 +42,9 @@ class Material:
     counts: Counter[str] = field(default_factory=Counter)
 
     def steps(self, record: QuestionRecord) -> list[QueryStep]:
-        """The question's steps; none, which is counted, where its annotation gives no triplets."""
+        """Return the question's steps; none, which is counted, where its annotation gives no
+        triplets.
+        """
         try:
             return query_steps(record, self.by_title)
         except NoQueryTripletsError as error:
@@ -50,7 +52,7 @@ class Material:
             return []
 
     def chance(self, key: str, rate: float) -> bool:
-        """A draw that falls the same in every run."""
+        """Return a draw that falls the same in every run."""
         return hash_fraction(key, self.options.seed) < rate
 
 
@@ -58,5 +60,5 @@ SampleMaker = Callable[[QuestionRecord, Material], Iterator[InstructionSample]]
 
 
 def sample_id(source_id: str, task: HelperTask, number: int) -> str:
-    """The id of a source's sample, see `InstructionSample.source_id`."""
+    """Return the id of a source's sample, see `InstructionSample.source_id`."""
     return f"{source_id}/{task}/{number}"

@@ -11,7 +11,7 @@ _SHAPE = "{text, label}"
 
 
 def convert(row: Row) -> QuestionRecord:
-    """One row with `answerKey`, else one in the contract's form. Raises RecordError.
+    """Return one row with `answerKey`, else one in the contract's form. Raises RecordError.
 
     Taken are `question: {stem, choices: [{text, label}]}` (official) and `question, choices:
     {text: [...], label: [...]}` (hub).

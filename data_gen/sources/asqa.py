@@ -12,7 +12,7 @@ _NO_CONTEXT = "No context provided"
 
 
 def convert(row: Row) -> QuestionRecord:
-    """One row of the hub's copy (`din0s/asqa`), else one in the contract's form.
+    """Return one row of the hub's copy (`din0s/asqa`), else one in the contract's form.
 
     Raises RecordError. The answer is the first annotator's, those of the others are aliases. Each
     disambiguated question with a context becomes a step of `question_decomposition` on it.
@@ -50,7 +50,7 @@ def _long_answer(value: Any) -> str:
 
 
 def _pair(value: Any) -> tuple[str, str, str, str]:
-    """Question, first short answer, context ('' for none) and the context's title."""
+    """Return question, first short answer, context ('' for none) and the context's title."""
     answers = [str(answer) for answer in value.get("short_answers") or []]
     context = str(value.get("context") or "").strip()
     text = "" if context == _NO_CONTEXT else context

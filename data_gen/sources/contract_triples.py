@@ -28,7 +28,8 @@ def read_contract_triples(
 
 
 def file_subsets(path: str | Path, datasets: Collection[str] | None = None) -> list[dict[str, Any]]:
-    """The data sets and licences that a file's lines name, those of `datasets` alone where given.
+    """Return the data sets and licences that a file's lines name, those of `datasets` alone where
+    given.
 
     Rows as `record_subsets` gives them.
     """
@@ -39,7 +40,7 @@ def file_subsets(path: str | Path, datasets: Collection[str] | None = None) -> l
 
 
 def convert(row: Row) -> TriplesSample:
-    """One row of the contract. Raises RecordError.
+    """Return one row of the contract. Raises RecordError.
 
     A missing id becomes `<file stem>:<line>`. A title is put before the text as a passage's is
     when a model reads it (`passage_text`), since the text alone may say "he" for it.

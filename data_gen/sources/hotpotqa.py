@@ -20,7 +20,7 @@ def read(path: str | Path, on_error: OnError | None = None) -> Iterator[Question
 
 
 def convert(row: Row) -> QuestionRecord:
-    """One row in the official, the hub's or the contract's form. Raises RecordError."""
+    """Return one row in the official, the hub's or the contract's form. Raises RecordError."""
     reader = FieldReader(row.value, row.where)
     if not is_official(reader.record):
         return contract.convert(row)
@@ -28,14 +28,16 @@ def convert(row: Row) -> QuestionRecord:
 
 
 def is_official(record: dict[str, Any]) -> bool:
-    """Whether a question has the official form or the hub's: known by `_id` and `context`."""
+    """Tell whether a question has the official form or the hub's: known by `_id` and `context`."""
     context = record.get("context")
     objects = isinstance(context, list) and any(isinstance(item, dict) for item in context)
     return "_id" in record or objects or isinstance(context, dict | str)
 
 
 def to_contract(reader: FieldReader) -> dict[str, Any]:
-    """An official question in the contract's form; paragraphs and their facts are required."""
+    """Return an official question in the contract's form; paragraphs and their facts are
+    required.
+    """
     return {
         "id": reader.text("_id") if "_id" in reader.record else reader.text("id"),
         "question": reader.text("question"),

@@ -9,7 +9,7 @@ _INPUT = "\n\n## Input:\n\n"
 
 
 def convert(row: Row) -> QuestionRecord:
-    """One row of {instruction, input (may be empty), output}. Raises RecordError."""
+    """Return one row of {instruction, input (may be empty), output}. Raises RecordError."""
     reader = FieldReader(row.value, row.where)
     given = reader.text("input", "").strip()
     instruction = reader.text("instruction").strip()

@@ -24,7 +24,7 @@ def read(path: str | Path, on_error: OnError | None = None) -> Iterator[Question
 
 
 def convert(row: Row) -> QuestionRecord:
-    """One row in the official or the contract's form, known by `paragraphs`."""
+    """Return one row in the official or the contract's form, known by `paragraphs`."""
     reader = FieldReader(row.value, row.where)
     if reader.record.get("paragraphs") is None:
         return contract.convert(row)
@@ -54,7 +54,7 @@ def _to_contract(reader: FieldReader) -> dict[str, Any]:
 
 
 def _paragraphs(reader: FieldReader) -> list[tuple[str, str, bool]]:
-    """Title, text and support of each paragraph, at the position that its `idx` says."""
+    """Return title, text and support of each paragraph, at the position that its `idx` says."""
     columns = FieldReader({"paragraphs": as_objects(reader.record["paragraphs"])}, reader.where)
     values = sorted(columns.items("paragraphs", _read_paragraph, _SHAPE))
     positions = [position for position, *_ in values]

@@ -1,8 +1,9 @@
 """A source by its name: `--source NAME=PATH`, NAME one of the names below."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from common.names import did_you_mean
 from data_gen.sources import (
@@ -23,24 +24,41 @@ from data_gen.sources.hub import is_hub_reference, parse_hub_reference, read_hub
 from data_gen.sources.rows import OnError, Row, convert_rows, read_rows
 from models.formats.records import QuestionRecord, TriplesSample
 
-_QUESTIONS: dict[str, Callable[[Row], QuestionRecord]] = {
-    "hotpotqa": hotpotqa.convert,
-    "2wikimultihopqa": twowiki.convert,
-    "musique": musique.convert,
-    "world": contract.convert,
-    "contract": contract.convert,
-    "arc": arc.convert,
-    "asqa": asqa.convert,
-    "instructions": instructions.convert,
+T = TypeVar("T")
+Reader = Callable[[str | Path, OnError | None], Iterator[T]]
+
+
+def converted(convert: Callable[[Row], T], pattern: str | None = None) -> Reader[T]:
+    """Return a reader of a source whose rows `convert` turns into records.
+
+    pattern: of the files to read where the path is a folder.
+    """
+
+    def read(path: str | Path, on_error: OnError | None) -> Iterator[T]:
+        return convert_rows(_open_rows(path, pattern, on_error), convert, on_error)
+
+    return read
+
+
+# A new source is a file with its `convert` and a line here.
+QUESTION_SOURCES: dict[str, Reader[QuestionRecord]] = {
+    "subquestions": subquestions.read,
+    "hotpotqa": converted(hotpotqa.convert),
+    "2wikimultihopqa": converted(twowiki.convert),
+    "musique": converted(musique.convert),
+    "world": converted(contract.convert, "questions_*.jsonl"),
+    "contract": converted(contract.convert),
+    "arc": converted(arc.convert),
+    "asqa": converted(asqa.convert),
+    "instructions": converted(instructions.convert),
 }
-_TRIPLES: dict[str, Callable[[Row], TriplesSample]] = {
-    "wikiofgraph": wikiofgraph.convert,
-    "tekgen": tekgen.convert,
-    "world": contract_triples.convert,
-    "contract": contract_triples.convert,
+TRIPLE_SOURCES: dict[str, Reader[TriplesSample]] = {
+    "webnlg": webnlg.read,
+    "wikiofgraph": converted(wikiofgraph.convert),
+    "tekgen": converted(tekgen.convert),
+    "world": converted(contract_triples.convert, "triples.jsonl"),
+    "contract": converted(contract_triples.convert),
 }
-QUESTION_SOURCES = ("subquestions", *_QUESTIONS)
-TRIPLE_SOURCES = ("webnlg", *_TRIPLES)
 
 
 def read_questions(
@@ -53,11 +71,7 @@ def read_questions(
     another name, FileNotFoundError, and RecordError, which names file, line and field; with
     `on_error` the record is handed to it as that error and skipped.
     """
-    _check_name(name, QUESTION_SOURCES)
-    if name == "subquestions":
-        return subquestions.read(path, on_error)
-    pattern = "questions_*.jsonl" if name == "world" else None
-    return convert_rows(_open_rows(path, pattern, on_error), _QUESTIONS[name], on_error)
+    return _reader(name, QUESTION_SOURCES)(path, on_error)
 
 
 def read_triples(
@@ -68,23 +82,20 @@ def read_triples(
     `path` is as for `read_questions`; for `webnlg` an XML file or a folder of them, for `world`
     the folder (its triples.jsonl). Errors are those of `read_questions`.
     """
-    _check_name(name, TRIPLE_SOURCES)
-    if name == "webnlg":
-        return webnlg.read(path, on_error)
-    pattern = "triples.jsonl" if name == "world" else None
-    return convert_rows(_open_rows(path, pattern, on_error), _TRIPLES[name], on_error)
+    return _reader(name, TRIPLE_SOURCES)(path, on_error)
 
 
-def _check_name(name: str, names: tuple[str, ...]) -> None:
-    if name not in names:
+def _reader(name: str, sources: Mapping[str, Reader[T]]) -> Reader[T]:
+    if name not in sources:
         raise ValueError(
-            f"source {name!r} is unknown, {did_you_mean(name, names)}. Write NAME=PATH with "
-            f"{', '.join(names)}"
+            f"source {name!r} is unknown, {did_you_mean(name, sources)}. Write NAME=PATH with "
+            f"{', '.join(sources)}"
         )
+    return sources[name]
 
 
 def _open_rows(path: str | Path, pattern: str | None, on_error: OnError | None) -> Iterator[Row]:
-    """Rows of a hub data set, of a folder's files of that pattern, or of one file."""
+    """Return the rows of a hub data set, of a folder's files of that pattern, or of one file."""
     if is_hub_reference(path):
         return read_hub_rows(parse_hub_reference(str(path)))
     if pattern is None or not Path(path).is_dir():

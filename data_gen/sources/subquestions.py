@@ -25,7 +25,7 @@ def read(path: str | Path, on_error: OnError | None = None) -> Iterator[Question
 
 
 def convert(row: Row) -> QuestionRecord:
-    """One tree, its leaves in their order as the decomposition. Raises RecordError.
+    """Return one tree, its leaves in their order as the decomposition. Raises RecordError.
 
     The id is the data set's name and the line's number where the row has none; the answer is the
     tree's own where the data set's is missing.
@@ -48,7 +48,7 @@ def _is_tree(row: Row) -> bool:
 
 
 def _read_leaf(value: Any) -> dict[str, Any]:
-    """A step; empty for a node that other nodes answer."""
+    """Return a step; empty for a node that other nodes answer."""
     if value.get("sons"):
         return {}
     return {"question": str(value["question"]), "answer": str(value["answer"] or "")}

@@ -22,7 +22,7 @@ def read(path: str | Path, on_error: OnError | None = None) -> Iterator[TriplesS
 
 
 def convert(row: Row) -> TriplesSample:
-    """One row with `triples` and `sentence`. Raises RecordError.
+    """Return one row with `triples` and `sentence`. Raises RecordError.
 
     A qualified statement `[subject, value, qualifier, qualifier's value]` ("X", "Award Y",
     "received on", "1990") becomes the triple ("X", "Award Y received on", "1990").

@@ -9,12 +9,12 @@ from models.formats.triples import parse_triples
 
 
 def text_column(reader: FieldReader, names: Sequence[str]) -> str:
-    """The first of these fields that the row has. Raises RecordError when it has none."""
+    """Return the first of these fields that the row has. Raises RecordError when it has none."""
     return reader.text(column_name(reader, names))
 
 
 def column_name(reader: FieldReader, names: Sequence[str]) -> str:
-    """The name of the first of these fields that the row has. Raises RecordError."""
+    """Return the name of the first of these fields that the row has. Raises RecordError."""
     for name in names:
         if reader.record.get(name) is not None:
             return name
@@ -23,7 +23,9 @@ def column_name(reader: FieldReader, names: Sequence[str]) -> str:
 
 
 def triples_column(reader: FieldReader, names: Sequence[str]) -> list[Any]:
-    """The row's triples as a list: a list as it is, or a JSON or `(<S> ...)` text. RecordError."""
+    """Return the row's triples as a list: a list as it is, or a JSON or `(<S> ...)` text.
+    RecordError.
+    """
     name = column_name(reader, names)
     value = reader.record[name]
     if not isinstance(value, str):

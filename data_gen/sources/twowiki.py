@@ -20,7 +20,7 @@ def read(path: str | Path, on_error: OnError | None = None) -> Iterator[Question
 
 
 def convert(row: Row) -> QuestionRecord:
-    """One row in the official, the hub's or the contract's form. Raises RecordError.
+    """Return one row in the official, the hub's or the contract's form. Raises RecordError.
 
     The Wikidata ids (`evidences_id`, `answer_id`) are left out.
     """

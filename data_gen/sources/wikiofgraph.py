@@ -23,7 +23,7 @@ def read(path: str | Path, on_error: OnError | None = None) -> Iterator[TriplesS
 
 
 def convert(row: Row) -> TriplesSample:
-    """One row; a text with a malformed or no triple is an error. Raises RecordError."""
+    """Return one row; a text with a malformed or no triple is an error. Raises RecordError."""
     reader = FieldReader(row.value, row.where)
     triples = triples_column(reader, _TRIPLES)
     if not triples:

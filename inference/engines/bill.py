@@ -12,7 +12,7 @@ OUTPUT_TOKEN_WEIGHT = 4
 
 @dataclass
 class Bill:
-    """What an answer cost; `seconds` is wall-clock by stage, waiting for the engine included."""
+    """The cost of an answer; `seconds` is wall-clock by stage, waiting for the engine included."""
 
     llm_calls: int = 0
     input_tokens: int = 0

@@ -47,22 +47,22 @@ class ComponentLoader(ABC, Generic[ServedT]):
 
     @abstractmethod
     def plain(self) -> ServedT:
-        """The backbone as it is."""
+        """Return the backbone as it is."""
 
     @abstractmethod
     def adapted(self, name: str, folder: Path) -> ServedT:
-        """The backbone with the LoRA adapter of a folder."""
+        """Return the backbone with the LoRA adapter of a folder."""
 
     @abstractmethod
     def prompted(self, name: str, folder: Path, settings: ConditionExtractorConfig) -> ServedT:
-        """The backbone with the soft prompt or prefix of a folder, if it has one."""
+        """Return the backbone with the soft prompt or prefix of a folder, if it has one."""
 
     @abstractmethod
     def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> ServedT:
-        """A text-to-triples model with a backbone of its own."""
+        """Return a text-to-triples model with a backbone of its own."""
 
     def load(self, name: str, folder: Path) -> ServedT:
-        """What a name stands for.
+        """Return the component of a name.
 
         Raises NotACheckpointError, TruncatedCheckpointError, BackboneMismatchError.
         """
@@ -129,14 +129,14 @@ class ComponentLoader(ABC, Generic[ServedT]):
 
 
 def own_tokenizer(folder: Path, settings: TextToTriplesConfig) -> PreTrainedTokenizerBase:
-    """The tokenizer of a text-to-triples model with a backbone of its own."""
+    """Return the tokenizer of a text-to-triples model with a backbone of its own."""
     if not settings.has_adapter:
         return load_tokenizer(str(folder / MODEL_FOLDER))
     return load_tokenizer(settings.backbone, settings.backbone_revision)
 
 
 def first_backbone(folders: Mapping[str, Path]) -> str:
-    """The backbone that adapters name, a shared one's before a text-to-triples model's own.
+    """Return the backbone that adapters name, a shared one's before a text-to-triples model's own.
 
     Raises InvalidRequestError without an adapter.
     """

@@ -64,7 +64,7 @@ Inputs = dict[str, Tensor]
 
 
 def targets_of(folder: Path, config: Mapping[str, Any]) -> tuple[Target, ...]:
-    """The targets that a component's configuration allows."""
+    """Return the targets that a component's configuration allows."""
     if config["component"] == TRI_RAG and config["adaptation"] != Adaptation.lora:
         return () if config["adaptation"] == Adaptation.pretrained else ("prefix",)
     if config["component"] == RAS and GraphLLMConfig.from_dict(config, folder).graph is not None:
@@ -100,8 +100,9 @@ def check_out(out: Path, marker: str) -> None:
 
 
 def sample_requests(component: Component) -> list[Request]:
-    """Passages for an extractor, questions for a helper, plans and answers of growing histories
-    for RAS."""
+    """Return the passages for an extractor, questions for a helper, plans and answers of growing
+    histories for RAS.
+    """
     if component.config["component"] == HELPER:
         ask = helper_requests(component)
         return [ask(decompose_prompt(text)) for text in (QUESTION, *(p.text for p in PASSAGES))]
@@ -160,7 +161,7 @@ def _source(component: Component) -> Source:
 
 
 def _written(component: Component, target: Target, out: Path) -> nn.Module:
-    """An export as transformers or PEFT alone load it."""
+    """Return an export as transformers or PEFT alone load it."""
     if target == "hf":
         return load_backbone(str(out), "float32").eval()
     backbone = load_backbone(component.backbone, "float32", component.config["backbone_revision"])
@@ -169,7 +170,9 @@ def _written(component: Component, target: Target, out: Path) -> nn.Module:
 
 
 def _inputs(source: Source, requests: Sequence[Request]) -> list[Inputs]:
-    """What `generate` is given each time: ids, or embeddings with the graph token in its place."""
+    """Return what `generate` is given each time: ids, or embeddings with the graph token in its
+    place.
+    """
     inputs: list[Inputs] = []
     features = _features(source) if isinstance(source, GraphLLM) else None
     for request in requests:
@@ -209,7 +212,7 @@ def _compare_encoders(source: GraphLLM, requests: Sequence[Request], out: Path) 
 
 
 def _same_numbers(out: Path) -> bool:
-    """Whether a prefix's two files hold the same keys and values."""
+    """Return whether a prefix's two files hold the same keys and values."""
     layers = load_file(out / PREFIX_FILE)
     columns = [layers[f"{kind}.{layer}"] for layer in range(len(layers) // 2) for kind in "kv"]
     whole = load_file(out / PEFT_FOLDER / ADAPTER_WEIGHTS)[PROMPT_EMBEDDINGS]

@@ -1,4 +1,4 @@
-"""What it cost to make an index: model calls, tokens and seconds, over all its additions.
+"""The cost of making an index: model calls, tokens and seconds, over all its additions.
 
 Every builder writes it in the same way, as lines of `indexing_cost.jsonl` in the index's folder; a
 line every few seconds, so that a build that is killed keeps what it paid for.
@@ -31,7 +31,7 @@ class CostLog(AbstractContextManager["CostLog"]):
         self._last = time.perf_counter()
 
     def metered(self, engine: Engine) -> Engine:
-        """The engine with every completed request counted here."""
+        """Return the engine with every completed request counted here."""
         return _MeteredEngine(engine, self)
 
     def charge(self, completions: Sequence[Completion]) -> None:
@@ -65,13 +65,13 @@ class _MeteredEngine:
         self._log = log
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """The engine's own."""
+        """Return the engine's own."""
         completions = await self._engine.generate(requests)
         self._log.charge(completions)
         return completions
 
     async def health(self) -> Health:
-        """The engine's own."""
+        """Return the engine's own."""
         return await self._engine.health()
 
     async def close(self) -> None:
@@ -79,12 +79,12 @@ class _MeteredEngine:
         await self._engine.close()
 
     def count_tokens(self, text: str) -> int:
-        """The engine's own."""
+        """Return the engine's own."""
         return self._engine.count_tokens(text)
 
 
 def read_cost(folder: Path | None) -> dict[str, Any] | None:
-    """What an index cost so far, `COUNTS` by name; None where nothing tells.
+    """Return what an index cost so far, `COUNTS` by name; None where nothing tells.
 
     Raises RecordError for a line that is no JSON.
     """

@@ -61,13 +61,15 @@ def open_helper(folder: Path, task: HelperTask) -> Component:
 
 
 def triples_requests(component: Component) -> RequestMaker:
-    """Requests to a text-to-triples component, with the prompt of its training."""
+    """Return the requests to a text-to-triples component, with the prompt of its training."""
     processor = TextToTriplesConfig.read(component.folder).processor(_tokenizer(component))
     return _passage_requests(processor, T2T_ADAPTER)
 
 
 def prompted_triples_request(passage: Passage) -> Request:
-    """A request for a passage's triples to a model that was not trained for it (RAS Fig. 19)."""
+    """Return a request for a passage's triples to a model that was not trained for it (RAS Fig.
+    19).
+    """
     prompt = triples_prompt(passage_text(passage.title, passage.text), few_shot=True)
     return chat_request(prompt, MAX_PROMPTED_TRIPLES_TOKENS)
 
@@ -78,13 +80,13 @@ def prompted_reading_request(prompt: str) -> Request:
 
 
 def conditions_requests(component: Component) -> RequestMaker:
-    """Requests to a condition extractor, with the prompt of its training."""
+    """Return the requests to a condition extractor, with the prompt of its training."""
     processor = ConditionExtractorConfig.read(component.folder).processor(_tokenizer(component))
     return _passage_requests(processor, EXTRACTOR_ADAPTER)
 
 
 def helper_requests(component: Component) -> Callable[[str], Request]:
-    """Requests to a helper, for prompts as its format in models/formats/ makes them.
+    """Return the requests to a helper, for prompts as its format in models/formats/ makes them.
 
     The adapter's name is the helper's task, under which an engine is to serve it.
     """
@@ -114,7 +116,7 @@ def _tokenizer(component: Component) -> PreTrainedTokenizerBase:
 
 
 def reader_inputs(component: Component, derive_comparisons: bool | None = None) -> InputMaker:
-    """Requests to a RAS component: ids and graphs from the processor of its training.
+    """Return the requests to a RAS component: ids and graphs from the processor of its training.
 
     derive_comparisons: whether triples that compare what was found join a prompt
     (`models/facts/comparisons.py`); None: as in the component's training.

@@ -29,7 +29,9 @@ HNSW_SEARCH_EFFORT = 128
 
 
 def build_index(vectors: np.ndarray, approximate: bool) -> Any:
-    """An inner-product index of `vectors` float32 [n, d]: exact, or HNSW for large corpora."""
+    """Return an inner-product index of `vectors` float32 [n, d]: exact, or HNSW for large
+    corpora.
+    """
     dimension = vectors.shape[1]
     index: Any = faiss.IndexFlatIP(dimension)
     if approximate:
@@ -69,7 +71,9 @@ class DenseRetriever:
             self.passages.extend(passages)
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
-        """Best passages a query by cosine similarity; all queries are embedded in one call."""
+        """Return best passages a query by cosine similarity; all queries are embedded in one
+        call.
+        """
         top_k = min(top_k, len(self.passages))
         if not queries or top_k <= 0:
             return [[] for _ in queries]

@@ -66,7 +66,7 @@ async def run_questions(
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is evaluated, and where its answers go; see evaluate.py's options.
+    """The task of one evaluation and the folder of its answers; see evaluate.py's options.
 
     question_documents: search only what stands in the contexts of the data set's questions, of all
     of them whatever the limit.
@@ -125,7 +125,7 @@ async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -
 
 
 def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
-    """Where an evaluation's figures come from: `provenance`, the engine and when it began.
+    """Return the origin of an evaluation's figures: `provenance`, the engine and when it began.
 
     earlier: questions that runs before this one answered; the seconds of the results are without
     them. Decoding is greedy, so that no seed is drawn.
@@ -155,7 +155,7 @@ def _corpus_of(evaluation: Evaluation) -> list[Passage]:
 def results_of(
     settings: Mapping[str, Any], rows: Sequence[dict[str, Any]], seconds: float
 ) -> dict[str, Any]:
-    """What `results.json` says of a whole evaluation. settings: of `settings_of`."""
+    """Return `results.json` of a whole evaluation. settings: of `settings_of`."""
     results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
     results["derive_comparisons"] = settings["derive_comparisons"]
     # Building the folder that a loop answers from is its cost of indexing.
@@ -165,7 +165,7 @@ def results_of(
 
 
 def _stored_results(folder: Path, count: int) -> dict[str, Any] | None:
-    """The results of a run that is whole, so that its seconds are not those of doing nothing."""
+    """Return results of a run that is whole, so that its seconds are not those of doing nothing."""
     path = folder / RESULTS_FILE
     if not path.is_file():
         return None
@@ -200,7 +200,7 @@ async def _answer(
 
 
 def read_questions(path: Path, limit: int | None) -> list[QuestionRecord]:
-    """The first `limit` questions.
+    """Return the first `limit` questions.
 
     Raises:
         RecordError: a question that cannot be read, or two with one id.
@@ -218,7 +218,7 @@ def read_questions(path: Path, limit: int | None) -> list[QuestionRecord]:
 
 
 def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) -> dict[str, Any]:
-    """What decides the answers of a run; where caches and indexes lie does not."""
+    """Return the settings that decide the answers of a run; places of caches and indexes do not."""
     settings = {**asdict(options), "dataset": dataset.name, "shard": part and str(part)}
     for name in ("cache", "index"):
         del settings[name]
@@ -236,7 +236,7 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
 
 
 def _derives_comparisons(options: LoopOptions) -> bool | None:
-    """Whether derived comparisons join the prompts; None where no RAS component reads them."""
+    """Tell whether derived comparisons join the prompts; None where no RAS component reads them."""
     ras = LOOPS[options.loop].folders(options).get("ras")
     if ras is None:
         return None

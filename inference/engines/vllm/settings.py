@@ -1,4 +1,4 @@
-"""How vLLM is run; importing this needs no vLLM."""
+"""The settings of vLLM; importing this needs no vLLM."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ DECODER_PROJECTIONS = (
 
 @dataclass(frozen=True)
 class VLLMSettings:
-    """How vLLM runs; None is decided by the components that the engine starts with.
+    """Settings of vLLM; None is decided by the components that the engine starts with.
 
     max_model_len: most tokens of prompt and output; None: the backbone's context.
     max_num_seqs, max_num_batched_tokens: most requests and tokens of a step; None: vLLM's choice.
@@ -53,7 +53,7 @@ class VLLMSettings:
 
 
 def lora_rank_for(rank: int) -> int:
-    """The least rank that vLLM serves at or above `rank`. Raises UnsupportedRequestError."""
+    """Return the least rank that vLLM serves at or above `rank`. Raises UnsupportedRequestError."""
     for known in LORA_RANKS:
         if rank <= known:
             return known

@@ -1,4 +1,4 @@
-"""What the vLLM engine and its connector, in two processes, agree on about soft prompts."""
+"""The names of soft prompts' files, on which the vLLM engine and its connector agree."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ FOLDER_OPTION = "folder"
 
 
 def prefix_path(folder: Path, name: str) -> Path:
-    """Where the prefix of a name lies."""
+    """Return where the prefix of a name lies."""
     return folder / name / "prefix.safetensors"

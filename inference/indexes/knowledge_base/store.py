@@ -44,7 +44,7 @@ class Output:
     was_cut: bool
 
     def says_the_same(self, passage: Passage) -> bool:
-        """Whether a passage is the document that this was written about."""
+        """Return whether a passage is the document that this was written about."""
         return (self.title, self.text) == (passage.title, passage.text)
 
 
@@ -64,7 +64,8 @@ class OutputLog:
         self.outputs.update((output.id, output) for output in new)
 
     def missing(self, passages: Iterable[Passage]) -> tuple[list[Passage], int]:
-        """Documents that no output is known of, each id once, and how many were known already.
+        """Return the documents that no output is known of, each id once, and how many were known
+        already.
 
         Raises:
             DuplicateDocumentError: an id that stands for two different documents.
@@ -121,7 +122,7 @@ class KnowledgeBase:
     about: dict[str, Any] = field(default_factory=dict)
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[EntryHit]]:
-        """The entries whose conditions are closest to each query, best first."""
+        """Return the entries whose conditions are closest to each query, best first."""
         found = self.retriever.search(queries, top_k)
         return [
             [EntryHit(self.entries[int(hit.passage.id)], hit.score) for hit in hits]
@@ -158,12 +159,12 @@ class KnowledgeBase:
 
 
 def is_built(folder: Path) -> bool:
-    """Whether a folder holds a whole knowledge base."""
+    """Return whether a folder holds a whole knowledge base."""
     return (folder / BASE_FOLDER / ABOUT_FILE).is_file()
 
 
 def condition_passages(entries: Sequence[Entry], start: int = 0) -> list[Passage]:
-    """Entries as what the retriever indexes: the condition and nothing else."""
+    """Return the entries as what the retriever indexes: the condition and nothing else."""
     return [
         Passage(str(number), "", entry.condition) for number, entry in enumerate(entries, start)
     ]
