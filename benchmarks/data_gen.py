@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from benchmarks.harness.processes import benchmark_parser, run_process
 from benchmarks.workers.data_stages import KINDS, STAGES, prepare
+from common.commands import one_line_errors
 from common.tables import emit_json, print_table
 
 _STAGES = Path(__file__).resolve().parent / "workers" / "data_stages.py"
@@ -50,13 +51,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def with_needed(stages: Sequence[str]) -> list[str]:
-    """The stages, and those whose outputs they read, in their order."""
+    """Return the stages, and those whose outputs they read, in their order."""
     wanted = {*stages, *(need for stage in stages for need in _NEEDS.get(stage, ()))}
     return [stage for stage in STAGES if stage in wanted]
 
 
 def run_stage(folder: Path, kind: str, stage: str) -> dict[str, Any]:
-    """One stage in a process of its own. Raises RuntimeError when it fails."""
+    """Run one stage in a process of its own. Raises RuntimeError when it fails."""
     command = [sys.executable, str(_STAGES), str(folder), kind, stage]
     done = run_process(command, os.environ)
     if not done.ok:
@@ -65,7 +66,7 @@ def run_stage(folder: Path, kind: str, stage: str) -> dict[str, Any]:
 
 
 def measure(folder: Path, kinds: Sequence[str], stages: Sequence[str], records: int) -> Any:
-    """Figures by kind and stage."""
+    """Return the figures by kind and stage."""
     figures: dict[str, dict[str, Any]] = {}
     for kind in kinds:
         own = folder / kind
@@ -76,6 +77,7 @@ def measure(folder: Path, kinds: Sequence[str], stages: Sequence[str], records: 
     return figures
 
 
+@one_line_errors()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)

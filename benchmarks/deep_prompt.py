@@ -6,7 +6,6 @@ the output is one JSON object.
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -24,6 +23,7 @@ from benchmarks.harness.processes import (
     in_turn,
 )
 from benchmarks.workers.prompt_contestants import CONTESTANTS, PromptSettings
+from common.commands import one_line_errors
 from common.tables import emit_json, print_table
 
 WORKER = "benchmarks.workers.prompt"
@@ -56,7 +56,9 @@ def compare(
 
 
 def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
-    """Median seconds over all steps, those of the fastest and slowest round, and peak memory."""
+    """Return the median seconds over all steps, those of the fastest and slowest round, and peak
+    memory.
+    """
     measured = [result.figures for result in results if result.ok]
     if not measured:
         return {"status": results[0].status}
@@ -72,7 +74,9 @@ def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
 
 
 def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, float | None]:
-    """Times over ours (above 1: ours is faster) and memory over ours, None where one is missing."""
+    """Return times over ours (above 1: ours is faster) and memory over ours, None where one is
+    missing.
+    """
     times = {
         name: figure_ratio(figures, *pair, "median_step_seconds") for name, pair in RATIOS.items()
     }
@@ -99,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_line_errors(RuntimeError)
 def main() -> None:
     """Run the command."""
     options = _parser().parse_args()
@@ -108,15 +113,12 @@ def main() -> None:
     )  # fmt: skip
     report: dict[str, Any] = {"benchmark": "deep_prompt", "settings": asdict(settings)}
     for num_tokens in options.num_tokens:
-        try:
-            found = compare(
-                replace(settings, num_tokens=num_tokens),
-                options.only,
-                options.rounds,
-                options.limit_seconds,
-            )
-        except RuntimeError as error:
-            sys.exit(f"error: {error}")
+        found = compare(
+            replace(settings, num_tokens=num_tokens),
+            options.only,
+            options.rounds,
+            options.limit_seconds,
+        )
         report[f"n={num_tokens}"] = found
         rows = [
             [CONTESTANTS[name], f.get("median_step_seconds"), f.get("peak_rss_gib"), f["status"]]

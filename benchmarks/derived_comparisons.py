@@ -1,4 +1,4 @@
-"""How many questions the rule for comparisons decides, given the facts that annotators wrote down.
+"""Count the questions that the rule for comparisons decides, given the annotated facts.
 
 python benchmarks/derived_comparisons.py --json \\
     --datasets 2wiki=DATA/qa/2wikimultihopqa_test.jsonl hotpotqa=DATA/qa/hotpotqa_test.jsonl
@@ -49,19 +49,21 @@ class Counts:
         self.decided_right += bool(derived) and exact_match(decision(derived), record.answers) == 1
 
     def to_json(self) -> dict[str, int]:
-        """Counts by their column's name."""
+        """Return the counts by their column's name."""
         return dict(zip(COLUMNS, astuple(self), strict=True))
 
 
 def recognised(record: QuestionRecord) -> bool:
-    """Whether the question names two of its passages and compares them in words that are known."""
+    """Return whether the question names two of its passages and compares them in words that are
+    known.
+    """
     titles = dict.fromkeys(title for title, _ in record.supporting_facts)
     named, rest = named_subjects(record.question, [Triple(title, "", "") for title in titles])
     return len(named) > 1 and asked_comparison(rest) is not None
 
 
 def decision(derived: Sequence[Triple]) -> str:
-    """The answer that derived triples stand for: the subject asked for, or yes or no."""
+    """Return the answer that derived triples stand for: the subject asked for, or yes or no."""
     if all(triple.predicate.endswith("same as") for triple in derived):
         return "yes"
     if any(triple.predicate.endswith("different from") for triple in derived):
@@ -70,7 +72,7 @@ def decision(derived: Sequence[Triple]) -> str:
 
 
 def count_by_type(path: Path) -> dict[str, dict[str, int]]:
-    """Counts of a file's questions by type, and of all. Raises RecordError."""
+    """Return the counts of a file's questions by type, and of all. Raises RecordError."""
     counts: defaultdict[str, Counts] = defaultdict(Counts)
     for record in read_records(path, QuestionRecord):
         for name in (record.type or "no type", "all"):

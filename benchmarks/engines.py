@@ -22,6 +22,7 @@ from benchmarks.harness.processes import (
     in_turn,
 )
 from benchmarks.workers.engine import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
+from common.commands import one_line_errors
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
@@ -66,7 +67,7 @@ def compare(
 
 
 def ratios(results: dict[str, PartResult], settings: EngineRunSettings) -> dict[str, float]:
-    """Speeds as ratios, where both sides have one."""
+    """Return the speeds as ratios, where both sides have one."""
     most = str(max(settings.concurrencies))
 
     def speed(name: str, concurrency: str = most) -> float | None:
@@ -114,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     options = _parser().parse_args()

@@ -1,4 +1,4 @@
-"""What the graph token tells the language model, by the width of the graph encoder.
+"""Measure what the graph token tells the language model, by the width of the graph encoder.
 
 The prompts here hold questions and subqueries but no triple as text: what a history found reaches
 the model through the graph token alone. For each width the same untrained adapter and an encoder
@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import torch
 from accelerate import Accelerator
 from tqdm import tqdm
@@ -47,12 +46,12 @@ class Data:
     pad_token_id: int
 
     def collator(self, graph: bool) -> Collator:
-        """Batches with or without graphs."""
+        """Return the batches with or without graphs."""
         return Collator(self.pad_token_id, self.table.features if graph else None)
 
 
 def without_triples(sample: RasSample) -> RasSample:
-    """The sample whose history names its subqueries alone."""
+    """Return the sample whose history names its subqueries alone."""
     return replace(sample, history=[replace(step, triples=()) for step in sample.history])
 
 
@@ -81,10 +80,10 @@ def load_data(arguments: argparse.Namespace, config: GraphLLMConfig, folder: Pat
 
 
 def build_model(width: int, base: GraphLLMConfig, feature_dim: int, seed: int) -> GraphLLM:
-    """An untrained model of that width; the same adapter for every width."""
+    """Return an untrained model of that width; the same adapter for every width."""
     torch.manual_seed(seed)
     if width == 0:
-        return GraphLLM.from_config(replace(base, graph=None), dtype="bfloat16")
+        return GraphLLM.from_config(replace(base, graph=None), dtype="bfloat16").train()
     graph = GraphEncoderConfig(
         input_dim=feature_dim,
         hidden_dim=width,
@@ -92,7 +91,7 @@ def build_model(width: int, base: GraphLLMConfig, feature_dim: int, seed: int) -
         num_heads=HEADS,
         projector_dim=2 * width,
     )
-    return GraphLLM.from_config(replace(base, graph=graph), dtype="bfloat16")
+    return GraphLLM.from_config(replace(base, graph=graph), dtype="bfloat16").train()
 
 
 def train(model: GraphLLM, data: Data, arguments: argparse.Namespace) -> float:

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import numpy as np
 
 from benchmarks.harness.processes import benchmark_parser
@@ -65,7 +64,7 @@ def _run(script: str, *arguments: object) -> dict[str, Any]:
 
 
 def same_index(grown: Path, fresh: Path, encoder: SentenceEncoder) -> dict[str, Any]:
-    """Whether two indexes hold the same, and how far their vectors are apart."""
+    """Return whether two indexes hold the same, and how far their vectors are apart."""
     one, other = (PropositionIndex.load(folder, encoder) for folder in (grown, fresh))
     same = one.propositions == other.propositions
     apart = float(np.abs(_vectors(grown) - _vectors(fresh)).max()) if same else None
@@ -83,7 +82,7 @@ def _vectors(folder: Path) -> np.ndarray:
 def answers(
     out: Path, index: Path, corpus: Path, dataset: Path, limit: int, rest: Sequence[str]
 ) -> dict[str, tuple[Any, Any]]:
-    """T²RAG's steps and answers by question."""
+    """Return T²RAG's steps and answers by question."""
     _run(
         "evaluate.py", "--loop", "t2rag", "--propositions", index, "--corpus", corpus,
         "--dataset", dataset, "--limit", limit, "--concurrency", 1, "--out", out, *rest,
@@ -93,7 +92,7 @@ def answers(
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All figures."""
+    """Return all figures."""
     out, whole = options.out, options.before + options.added
     added = load_corpus(options.corpus)[options.before : whole]
     alone = out / "added.jsonl"

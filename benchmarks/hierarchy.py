@@ -56,7 +56,7 @@ class GivenTriples:
         self.topics = topics
 
     async def extract(self, chunk: Passage) -> Extracted:
-        """The table's triples, grounded in the chunk, with topics by kind."""
+        """Return the table's triples, grounded in the chunk, with topics by kind."""
         facts = self.triples[passage_text(chunk.title, chunk.text)]
         extracted = Extracted()
         given = self.topics.topics(chunk.title, chunk.text, facts)
@@ -74,7 +74,7 @@ class Material:
 
 
 def world_material(options: argparse.Namespace, size: int) -> Material:
-    """A fictional world of a size."""
+    """Return a fictional world of a size."""
     with tempfile.TemporaryDirectory() as temporary:
         world = Path(temporary) / "world"
         build_world(
@@ -87,7 +87,7 @@ def world_material(options: argparse.Namespace, size: int) -> Material:
 
 
 def corpus_material(options: argparse.Namespace, size: int) -> Material:
-    """The first passages of a corpus, with the triples that the cache holds of them.
+    """Return the first passages of a corpus, with the triples that the cache holds of them.
 
     Raises CacheError where it lacks some.
     """
@@ -110,7 +110,7 @@ def _questions(path: Path, options: argparse.Namespace) -> list[str]:
 
 
 def measure(material: Material, encoder: SentenceEncoder) -> dict[str, Any]:
-    """All figures of one size."""
+    """Return all figures of one size."""
     corpus, asked = material.corpus, material.questions
     extractor = GivenTriples(material.triples, KindTopics(encoder))
     with tempfile.TemporaryDirectory() as temporary:
@@ -160,7 +160,9 @@ def _change(
     extractor: GivenTriples,
     encoder: SentenceEncoder,
 ) -> dict[str, float]:
-    """Mean seconds to take one document out and to put it in again, topics brought up to date."""
+    """Return the mean seconds to take one document out and to put it in again, topics brought up to
+    date.
+    """
     seconds = {"delete_seconds": 0.0, "insert_seconds": 0.0}
     for passage in documents:
         for name in seconds:
@@ -176,7 +178,7 @@ def _change(
 
 
 def _query(index: HierarchyIndex, questions: Sequence[str]) -> Iterator[float]:
-    """Seconds of each question; the first, which fills caches, is asked twice."""
+    """Yield the seconds of each question; the first, which fills caches, is asked twice."""
     settings = ThRagSettings()
     for number, question in enumerate([questions[0], *questions]):
         started = time.perf_counter()

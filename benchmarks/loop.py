@@ -21,7 +21,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import torch
 from tqdm import tqdm
 
@@ -51,12 +50,12 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """As figures are called: "vllm32"."""
+        """Return the name of its figures, as "vllm32"."""
         return f"{self.engine}{self.concurrency}"
 
     @classmethod
     def parse(cls, text: str) -> Setting:
-        """Of ENGINE:CONCURRENCY. Raises argparse.ArgumentTypeError."""
+        """Return the setting of ENGINE:CONCURRENCY. Raises argparse.ArgumentTypeError."""
         engine, _, concurrency = text.partition(":")
         if engine not in ENGINE_KINDS or not concurrency.isdecimal() or int(concurrency) < 1:
             kinds = ", ".join(ENGINE_KINDS)
@@ -76,12 +75,12 @@ class Run:
 
     @property
     def questions_per_second(self) -> float:
-        """Questions over wall-clock seconds."""
+        """Return questions over wall-clock seconds."""
         return len(self.traces) / self.seconds
 
 
 def report(runs: Sequence[Run], options: LoopOptions) -> dict[str, Any]:
-    """Speed by setting (median, least and most of rounds), and whether the answers are the same.
+    """Return the speed by setting (median, least and most of rounds), and if the answers agree.
 
     Every setting after the first is given as a ratio to it.
     """
@@ -120,7 +119,7 @@ def _speeds(runs: Sequence[Run], setting: Setting) -> list[float]:
 
 
 def _sum(runs: Sequence[Run], setting: Setting, name: str) -> int:
-    """A cost of the first round of this setting, over all questions."""
+    """Return a cost of the first round of this setting, over all questions."""
     first = next(run for run in runs if run.setting == setting)
     return sum(getattr(trace.bill, name) for trace in first.traces)
 
@@ -175,7 +174,7 @@ def run_all(
     settings: Sequence[Setting],
     rounds: int,
 ) -> list[Run]:
-    """Every setting in turn, `rounds` times; the first record only warms up."""
+    """Return every setting in turn, `rounds` times; the first record only warms up."""
     warm_up, *timed = records
     runs: list[Run] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What extraction, retrieval and planning each cost: the RAS loop with one of them made perfect.
+"""Measure what extraction, retrieval and planning each cost, by a RAS loop with one made perfect.
 
 python benchmarks/perfect_extraction.py --dataset DEV.jsonl --corpus CORPUS.jsonl \\
     --question-documents [--perfect extraction extraction+planning] [options of evaluate.py]

@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.harness.forms import FORMS, ONE, ONE_THREADED, Plan, form_figures, run_form
 from benchmarks.harness.processes import ROOT, benchmark_parser, in_turn
+from common.commands import one_line_errors
 from common.tables import emit_json, print_table
 
 RECIPE = ROOT / "configs" / "t2t_tiny.yaml"
@@ -95,6 +96,7 @@ def _plan(options: argparse.Namespace, folder: Path) -> Plan:
     )
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     parser = _parser()

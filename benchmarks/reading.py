@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How well a passage is read with a question in hand, by the reader and by all-facts extraction.
+"""Measure how well a passage is read for a question, by the reader and by all-facts extraction.
 
 python benchmarks/reading.py --reading DATA/reading/test.jsonl \\
     --questions 2WikiMultihopQA=DEV.jsonl MuSiQue=DEV.jsonl [--reader DIR] [--t2t DIR]

@@ -27,7 +27,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from common import provenance as source
 from common.commands import command_parser, one_line_errors
 from common.errors import UserError
@@ -51,7 +50,7 @@ class RecordingError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command came to: its output's last object, times in seconds, when it began."""
+    """The outcome of a command: its output's last object, times in seconds, and its start."""
 
     results: dict[str, Any] | None
     started: str
@@ -94,7 +93,7 @@ def _parsed(line: str) -> dict[str, Any] | None:
 
 
 def as_run(command: Sequence[str]) -> list[str]:
-    """The command with this interpreter for `python`, and --json where one of ours knows it."""
+    """Return command with this interpreter for `python`, and --json where one of ours knows it."""
     words = [sys.executable if word == "python" else word for word in command]
     scripts = [ROOT / word for word in words if word.endswith(".py")]
     ours = [script for script in scripts if script.is_file()]
@@ -103,19 +102,21 @@ def as_run(command: Sequence[str]) -> list[str]:
 
 
 def files_in(command: Sequence[str]) -> list[Path]:
-    """Data files that a command's words name: JSON Lines that exist, alone or as NAME=FILE."""
+    """Return data files that a command's words name: JSON Lines that exist, alone or as
+    NAME=FILE.
+    """
     paths = [Path(word.rpartition("=")[2]) for word in command]
     return [path for path in paths if path.suffix == ".jsonl" and path.is_file()]
 
 
 def components_in(command: Sequence[str]) -> list[Path]:
-    """Component folders that a command's words name."""
+    """Return the component folders that a command's words name."""
     paths = [Path(word.rpartition("=")[2]) for word in command if "/" in word]
     return [path for path in paths if (path / source.MANIFEST_FILE).is_file()]
 
 
 def environment_of(command: Sequence[str]) -> dict[str, Any]:
-    """Machine and versions of the interpreter that a command runs in, if it is another's."""
+    """Return machine and versions of the interpreter that a command runs in, if it is another's."""
     program = shutil.which(command[0]) or command[0]
     if Path(program).name.startswith("python") and program != sys.executable:
         asked = [program, "-c", source.TELL_ENVIRONMENT]
@@ -125,7 +126,7 @@ def environment_of(command: Sequence[str]) -> dict[str, Any]:
 
 
 def seed_of(command: str, results: Mapping[str, Any]) -> int | None:
-    """The seed that the command names, or its results do; None where neither does."""
+    """Return the seed that the command names, or its results do; None where neither does."""
     if found := _SEED.search(command):
         return int(found[1])
     settings = results.get("settings")
@@ -135,7 +136,7 @@ def seed_of(command: str, results: Mapping[str, Any]) -> int | None:
 
 
 def describe_command(command: Sequence[str], data: Iterable[Path]) -> dict[str, Any]:
-    """What run.json says before a command has run; its inputs may be gone afterwards."""
+    """Return run.json as it is before a command runs, whose inputs may be gone afterwards."""
     words = list(command)
     return {
         "command": source.portable_command(words),
@@ -147,7 +148,7 @@ def describe_command(command: Sequence[str], data: Iterable[Path]) -> dict[str, 
 
 
 def describe_evaluation(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
-    """run.json and results.json of a folder of evaluate.py.
+    """Return run.json and results.json of a folder of evaluate.py.
 
     Options complete what the folder tells of itself; one that does not tell its machine is taken
     to have run on this one. Raises RecordingError where --commit and the folder disagree.
@@ -180,7 +181,7 @@ def describe_evaluation(options: argparse.Namespace) -> tuple[dict[str, Any], di
 
 
 def _of_set(words: Sequence[str], name: str) -> list[str]:
-    """The words of a command over several data sets that are for evaluations/SET/LOOP."""
+    """Return the words of a command over several data sets that are for evaluations/SET/LOOP."""
     parts = name.split("/")
     dataset = parts[1] if len(parts) > 1 else name
     named = [word.replace("{dataset}", dataset) for word in words]
@@ -199,7 +200,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def _shipped(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The components that ship whose fingerprints stand in an evaluation's settings."""
+    """Return the components that ship whose fingerprints stand in an evaluation's settings."""
     used = {value for value in settings.values() if isinstance(value, str)}
     folders = sorted(path.parent for path in (ROOT / "checkpoints").glob("*/manifest.json"))
     return source.component_folders(
@@ -208,7 +209,9 @@ def _shipped(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def prediction(trace: Mapping[str, Any]) -> dict[str, Any]:
-    """A trace without its triples: what was asked and found, the answer, scores and costs."""
+    """Return a trace without its triples: what was asked and found, the answer, scores and
+    costs.
+    """
     bill = trace["bill"]
     seconds = {name: round(value, 3) for name, value in bill["seconds"].items()}
     passages = (passage["id"] for step in trace["steps"] for passage in step["passages"])
@@ -234,7 +237,9 @@ def write_gzip(path: Path, content: bytes) -> None:
 
 
 def folder_of(name: str, results: Path) -> Path:
-    """Where a record lies. Raises RecordingError outside of `results` and above other records."""
+    """Return a record's folder. Raises RecordingError outside of `results` and above other
+    records.
+    """
     folder = results / name
     if not folder.resolve().is_relative_to(results.resolve()) or folder == results:
         raise RecordingError(f"{name}: name a folder inside {results}")
@@ -284,7 +289,7 @@ def record_command(options: argparse.Namespace, folder: Path) -> None:
 
 
 def kept(options: argparse.Namespace) -> list[Path]:
-    """Files to keep: those of --keep, and an evaluation's traces."""
+    """Return the files to keep: those of --keep, and an evaluation's traces."""
     traces = [options.evaluation / TRACES_FILE] if options.evaluation else []
     return [*options.keep, *traces]
 

@@ -17,7 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import jinja2
 
 from benchmarks.record import RESULTS, ROOT, RUN_FILE
@@ -92,7 +91,7 @@ class QuestionSet:
         return dict(max(self.compared["runs"], key=lambda run: float(run["f1"]["mean"])))
 
     def figures(self, loop: str) -> dict[str, Any]:
-        """A loop's figures in `compared`."""
+        """Return a loop's figures in `compared`."""
         return next(run for run in self.compared["runs"] if run["label"] == loop)
 
     @cached_property
@@ -103,7 +102,7 @@ class QuestionSet:
         return dict(sorted(((n, names.count(n)) for n in set(names)), key=lambda p: (-p[1], p[0])))
 
     def f1_by_type(self, loop: str) -> dict[str, dict[str, float]]:
-        """F1 of each type with its interval."""
+        """Return F1 of each type with its interval."""
         return {name: asdict(bootstrap_interval(self._f1(loop, name))) for name in self.types}
 
     def _f1(self, loop: str, kind: str) -> list[float]:
@@ -118,13 +117,13 @@ class QuestionSet:
         return [name for name, given in told.items() if given and name != "none"]
 
     def worst_stage(self, loop: str) -> str:
-        """The stage that lost most questions."""
+        """Return the stage that lost most questions."""
         lost = {stage: n for stage, n in self.stages[loop].items() if stage != "correct"}
         return max(lost, key=lambda stage: lost[stage])
 
     @property
     def stages(self) -> dict[str, Mapping[str, int]]:
-        """How many questions of each loop ended at each stage."""
+        """Return how many questions of each loop ended at each stage."""
         return {name: self.runs[name].results["stages"] for name in self.loops}
 
     @cached_property
@@ -143,7 +142,7 @@ class QuestionSet:
 
 
 def read_records(results: Path) -> dict[str, Record]:
-    """Every record below a folder, by name. Raises PageError for one that is not whole."""
+    """Return every record below a folder, by name. Raises PageError for one that is not whole."""
     found = {}
     for file in sorted(results.rglob(RUN_FILE)):
         folder = file.parent
@@ -156,7 +155,7 @@ def read_records(results: Path) -> dict[str, Record]:
 
 
 def read_sets(records: Mapping[str, Record]) -> list[QuestionSet]:
-    """The evaluations by data set, in the order of `TITLES`, then of their names."""
+    """Return the evaluations by data set, in the order of `TITLES`, then of their names."""
     sets: dict[str, dict[str, Run]] = {}
     for record in records.values():
         parts = record.name.split("/")
@@ -176,7 +175,7 @@ def _check_means(record: Record, run: Run) -> None:
 
 
 def read_components(checkpoints: Path) -> dict[str, dict[str, Any]]:
-    """What the metrics of each component that ships tell, by its folder's name."""
+    """Return the metrics of each shipped component, by its folder's name."""
     files = sorted(checkpoints.glob("*/metrics.json"))
     return {file.parent.name: _component(json.loads(file.read_bytes())) for file in files}
 
@@ -198,13 +197,13 @@ def _component(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def machines(records: Iterable[Record]) -> dict[str, str]:
-    """A letter for each machine of the records, by its description."""
+    """Return a letter for each machine of the records, by its description."""
     described = dict.fromkeys(machine(record.run) for record in records if record.run["machine"])
     return {text: chr(ord("A") + place) for place, text in enumerate(described)}
 
 
 def machine(run: Mapping[str, Any]) -> str:
-    """A run's machine and versions in a line."""
+    """Return a run's machine and versions in a line."""
     told, versions = run["machine"], run["versions"]
     flags = ", ".join(told["flags"]) or "no flags of interest"
     gpus = ", ".join(told["gpus"]) or "no GPU"
@@ -216,12 +215,12 @@ def machine(run: Mapping[str, Any]) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """A share from 0 to 1 in percent; "–" for none."""
+    """Return a share from 0 to 1 in percent; "–" for none."""
     return "–" if share is None else f"{100 * share:.{digits}f}"
 
 
 def within(values: Mapping[str, float]) -> str:
-    """A share in percent with the bounds of its interval."""
+    """Return a share in percent with the bounds of its interval."""
     sign = "+" if "difference" in values else ""
     middle = values["difference" if sign else "mean"]
     low, high = values["low"], values["high"]
@@ -229,17 +228,17 @@ def within(values: Mapping[str, float]) -> str:
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """A number with separators of thousands; "–" for none."""
+    """Return a number with separators of thousands; "–" for none."""
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
 def probability(value: float) -> str:
-    """A p-value in two significant digits."""
+    """Return a p-value in two significant digits."""
     return f"{value:.2g}"
 
 
 def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dict[str, str]:
-    """The pages by their paths, and README.md's table under its template's name."""
+    """Return the pages by their paths, and README.md's table under its template's name."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates),
         undefined=jinja2.StrictUndefined,
@@ -270,7 +269,9 @@ def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dic
 
 
 def _data(records: Iterable[Record]) -> dict[str, dict[str, Any]]:
-    """Every data file of the records with its hash; two contents of one name are two rows."""
+    """Return every data file of the records with its hash; two contents of one name are two
+    rows.
+    """
     found: dict[str, dict[str, Any]] = {}
     for record in records:
         for path, told in record.run["data"].items():
@@ -280,7 +281,7 @@ def _data(records: Iterable[Record]) -> dict[str, dict[str, Any]]:
 
 
 def pages_to_write(root: Path, texts: Mapping[str, str]) -> dict[Path, str]:
-    """What each file of a repository should hold; README.md only where it has the two markers."""
+    """Return the text that each file should hold; README.md only where it has the two markers."""
     pages = {root / page: texts[page] for page in PAGES}
     readme = root / "README.md"
     if readme.is_file():
@@ -291,7 +292,7 @@ def pages_to_write(root: Path, texts: Mapping[str, str]) -> dict[Path, str]:
 
 
 def first_difference(path: Path, text: str) -> str | None:
-    """Where a file differs from what it should hold, in a line; None where it does not."""
+    """Return the first difference of a file from its text as a line; None for none."""
     old = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     new = text.splitlines()
     for place in range(max(len(old), len(new))):
@@ -302,7 +303,7 @@ def first_difference(path: Path, text: str) -> str | None:
 
 
 def check(pages: Mapping[Path, str]) -> Sequence[str]:
-    """The first difference of each page that differs."""
+    """Return the first difference of each page that differs."""
     found = (first_difference(path, text) for path, text in pages.items())
     return [line for line in found if line]
 

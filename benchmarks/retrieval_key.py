@@ -1,4 +1,4 @@
-"""Which field of a condition triplet should be the retrieval key? (Tri-RAG §IV-E, Fig. 3)
+"""Compare the fields of a condition triplet as the retrieval key (Tri-RAG §IV-E, Fig. 3).
 
 The same triplets, encoder and index for all; only the text that is embedded differs: all three
 fields, the condition, the proof or the conclusion. A query hits when the first triplet found comes
@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import numpy as np
 from tqdm import tqdm
 
@@ -47,7 +46,7 @@ def measure_key(
     relevant: Sequence[Sequence[str]],
     encoder: SentenceEncoder,
 ) -> dict[str, Any]:
-    """Hit@1 with its interval, Recall@5, and what the index costs.
+    """Return Hit@1 with its interval, Recall@5, and what the index costs.
 
     Triplets whose key is empty, as a proof may be, are not indexed. Equal keys share a row, as
     they would in a knowledge base. Latency is of the index alone, a query at a time.
@@ -98,7 +97,7 @@ def compare_keys(
     relevant: Sequence[Sequence[str]],
     encoder: SentenceEncoder,
 ) -> dict[str, Any]:
-    """Figures of every key over the same triplets and questions."""
+    """Return the figures of every key over the same triplets and questions."""
     units = [
         (triplet, claim.sources)
         for entry in entries

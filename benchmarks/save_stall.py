@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 import numpy as np
 import torch
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, TrainerCallback
 
 from benchmarks.harness.processes import benchmark_parser
+from common.commands import one_line_errors
 from common.tables import emit_json, print_table
-from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from training.loop.schedule import Clock
 from training.loop.trainer import ComponentTrainer
 from training.recipe.samples import Collator, SampleSet, TrainingSample
@@ -83,7 +83,7 @@ def _trainer(options: argparse.Namespace, folder: str, way: str) -> ComponentTra
         num_hidden_layers=options.layers, num_attention_heads=8, num_key_value_heads=8,
     )  # fmt: skip
     adapter = TextToTriplesConfig("random", lora_rank=options.rank)
-    module = build_text_to_triples(adapter, model=LlamaForCausalLM(config)).train()
+    module = TextToTriples.from_config(adapter, LlamaForCausalLM(config)).train()
     random = np.random.default_rng(0)
     samples = [
         TrainingSample(str(i), random.integers(0, VOCABULARY, 128, dtype=np.int32), 64)
@@ -99,7 +99,9 @@ def _trainer(options: argparse.Namespace, folder: str, way: str) -> ComponentTra
 
 
 def figures_of(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One way's figures: medians over all steps and saves, and over the rounds' whole runs."""
+    """Return one way's figures: medians over all steps and saves, and over the rounds' whole
+    runs.
+    """
     steps = [seconds for found in rounds for seconds in found["steps"]]
     saves = [seconds for found in rounds for seconds in found["saves"]]
     runs = [found["seconds"] for found in rounds]
@@ -117,7 +119,8 @@ def figures_of(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def compare(ways: dict[str, dict[str, Any]], interval: int) -> dict[str, Any]:
-    """The thread's whole runs over the step's, and what a save costs of a run at an interval.
+    """Return the thread's whole runs over the step's, and what a save costs of a run at an
+    interval.
 
     A ratio below 1 says that the thread is faster. `save_cost_seconds` is what a run takes longer
     than one without saves, by save: stall, slower steps and the last wait together.
@@ -158,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     parser = _parser()

@@ -35,7 +35,7 @@ SHARE_WITH_FACTS = 0.9
 
 
 def conditions(questions: int, seed: int, encoder: str, folder: Path) -> Conditions:
-    """A world with so many questions of one to four hops."""
+    """Return a world with so many questions of one to four hops."""
     build_world(round(questions / SHARE_WITH_FACTS) + 10, seed, folder, progress=False)
     world = load_world(folder)
     asked = [record for record in world.questions if record.evidences][:questions]
@@ -43,7 +43,7 @@ def conditions(questions: int, seed: int, encoder: str, folder: Path) -> Conditi
 
 
 def measure(names: Sequence[str], rates: Sequence[float], given: Conditions) -> dict[str, Any]:
-    """The figures of each loop by error rate; what is in its reach is settled before it runs."""
+    """Return figures of each loop by error rate; what is in its reach is settled before it runs."""
     settings = Settings()
     found: dict[str, Any] = {name: {} for name in names}
     with tqdm(total=len(names) * len(rates), desc="loops", unit=" runs") as bar:

@@ -38,7 +38,9 @@ Sentence = tuple[str, int]
 
 
 def build(records: Sequence[QuestionRecord], encoder: SentenceEncoder) -> HierarchyIndex:
-    """An index of all sentences of the questions' contexts; a sentence's chunk has its title."""
+    """Return an index of all sentences of the questions' contexts; a sentence's chunk has its
+    title.
+    """
     texts = {
         (title, place): text
         for record in records
@@ -62,7 +64,7 @@ def build(records: Sequence[QuestionRecord], encoder: SentenceEncoder) -> Hierar
 
 
 def _facts(row: int, title: str, named: Sequence[str]) -> Iterator[StoredFact]:
-    """The sentence links its document to each thing that it names, or stands for itself."""
+    """Yield the facts of a sentence: links from its document to what it names, or to itself."""
     for other in [name for name in named if name != title] or [title]:
         yield StoredFact(row, title, "names", other, *([TOPIC] * 4))
 
@@ -70,7 +72,7 @@ def _facts(row: int, title: str, named: Sequence[str]) -> Iterator[StoredFact]:
 def found(
     index: HierarchyIndex, record: QuestionRecord, weights: tuple[float, float]
 ) -> list[bool]:
-    """Whether each supporting sentence is in the evidence."""
+    """Return whether each supporting sentence is in the evidence."""
     settings = ThRagSettings()
     scored = index.score(record.question)
     evidence = index.evidence(scored, None, settings.sentences, *weights)
@@ -80,7 +82,7 @@ def found(
 
 
 def measure(records: Sequence[QuestionRecord], encoder: SentenceEncoder) -> dict[str, Any]:
-    """Recall of supporting sentences, and the share of questions with all, by ranking."""
+    """Return recall of supporting sentences, and the share of questions with all, by ranking."""
     index = build(records, encoder)
     figures: dict[str, Any] = {"questions": len(records), "sentences": len(index.sentences)}
     for name, weights in tqdm(RANKINGS.items(), desc="rankings"):

@@ -1,4 +1,4 @@
-"""How often BM25 should count a passage's title: passages found for annotated questions.
+"""Measure how often BM25 should count a passage's title, by the passages that it finds.
 
 A question about one entity, made from each evidence triple whose subject titles a passage, should
 find that passage; the main question should find all its supporting passages.
@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-# A script run by path finds its packages even where the project is not installed.
 from tqdm import tqdm
 
 from benchmarks.harness.processes import benchmark_parser
+from common.commands import one_line_errors
 from common.tables import emit_json, print_table
 from evaluation.component_scores import recall_at_k
 from inference.retrieval.bm25 import Bm25Retriever
@@ -54,7 +54,7 @@ def wanted_passages(
 def recalls(
     retriever: Bm25Retriever, pairs: Sequence[tuple[str, set[str]]], cuts: Sequence[int]
 ) -> list[float]:
-    """Mean share of the wanted titles among the first passages, for each of `cuts`."""
+    """Return the mean share of the wanted titles among the first passages, for each of `cuts`."""
     found = retriever.search([query for query, _ in pairs], max(cuts))
     rankings = [[hit.passage.title for hit in hits] for hits in found]
     return [
@@ -66,7 +66,7 @@ def recalls(
 def compare(
     corpus: Sequence[Passage], records: Sequence[QuestionRecord], weights: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """A row of recalls for each title weight."""
+    """Return a row of recalls for each title weight."""
     main, single = wanted_passages(records, {passage.title for passage in corpus})
     rows = []
     for weight in tqdm(weights, desc="title weights"):
@@ -80,6 +80,7 @@ def compare(
     return rows
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     options = _parser().parse_args()

@@ -8,7 +8,6 @@ and gradients must agree in float32. The last line of the output is one JSON obj
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -29,6 +28,7 @@ from benchmarks.harness.processes import (
     in_turn,
 )
 from benchmarks.harness.settings import CONTESTANTS, LengthDistribution, StepSettings
+from common.commands import one_line_errors
 from common.errors import UserError
 from common.tables import emit_json, print_table
 
@@ -109,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command."""
     parser = _parser()
@@ -118,10 +119,7 @@ def main() -> None:
     if not 1 <= options.min_tokens <= options.max_tokens:
         parser.error("--min-tokens must be at least 1 and at most --max-tokens")
     settings = StepSettings(**{f.name: getattr(options, f.name) for f in fields(StepSettings)})
-    try:
-        report = compare(settings, options.only, options.rounds, options.limit_seconds)
-    except ComparisonError as error:
-        sys.exit(f"error: {error}")
+    report = compare(settings, options.only, options.rounds, options.limit_seconds)
     print_table("Training steps", COLUMNS, table_rows(report["contestants"]))
     print_table("Compared", COMPARED, ratio_rows(report, report["ratio_spread"]))
     parity = [[f"{value:.2e}" for value in report["parity"].values()]]

@@ -1,14 +1,16 @@
-"""How commands begin, and how they end when their input is wrong: one line and status 1."""
+"""The parsers of commands, and their end when the input is wrong: one line and status 1."""
 
 import argparse
 import functools
 import logging
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec
+from typing import NoReturn, ParamSpec
 
 from common.errors import UserError
+from common.names import nearest_sentence
 
 P = ParamSpec("P")
 
@@ -16,9 +18,9 @@ P = ParamSpec("P")
 def one_line_errors(
     *error_types: type[Exception],
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Decorator of a command's main: errors of people become one line in place of a traceback.
+    """Return a decorator of a command's main that ends with one line in place of a traceback.
 
-    error_types: beside UserError and OSError.
+    error_types: what is shown so beside UserError and OSError.
     """
 
     caught: tuple[type[Exception], ...] = (UserError, OSError, *error_types)
@@ -36,10 +38,28 @@ def one_line_errors(
     return decorate
 
 
-def command_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser whose help shows the description as it is laid out."""
-    return argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors name the option or choice that is nearest to an unknown one."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2 and the message; see `argparse.ArgumentParser.error`."""
+        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message)
+        option = re.search(r"^unrecognized arguments: .*?(--[\w-]+)", message)
+        hint = ""
+        if choice:
+            hint = nearest_sentence(choice[1], re.findall(r"'(.*?)'", choice[2]))
+        elif option:
+            hint = nearest_sentence(option[1], self._option_string_actions)
+        super().error(f"{message}. {hint}" if hint else message)
+
+
+def command_parser(description: str | None, name: str | None = None) -> CommandParser:
+    """Return a parser whose help shows the description as it is laid out.
+
+    name: of the command in its usage; by default that of the script.
+    """
+    return CommandParser(
+        name, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
 
 
@@ -57,7 +77,7 @@ def log_warnings(options: argparse.Namespace) -> None:
 
 
 def error_line(error: Exception) -> str:
-    """The error in one line; the system's own name a file and say no remedy."""
+    """Return an error as one line; to errors of the system a remedy is added."""
     if isinstance(error, FileNotFoundError) and error.filename is not None:
         return f"{error.filename}: no such file. Check the path."
     if isinstance(error, OSError) and error.filename is not None:

@@ -128,7 +128,7 @@ class AppendLog:
             os.fsync(handle.fileno())
 
     def read(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Where each record stands (file and line) and the record; none without a file.
+        """Yield where each record stands (file and line) and the record; none without a file.
 
         Raises:
             RecordError: a line that is no JSON.

@@ -20,7 +20,7 @@ def is_non_commercial(licence: str) -> bool:
 
 
 def record_subsets(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each `dataset` and `licence` that records name: subset, licence, records.
+    """Return a row for each `dataset` and `licence` that records name: subset, licence, records.
 
     A record without a licence counts as "not stated".
     """
@@ -35,7 +35,7 @@ def record_subsets(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def data_subsets(sources: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The subsets of a card's sources: subset, file, sha256, records, licence of each.
+    """Return the subsets of a card's sources: subset, file, sha256, records, licence of each.
 
     A source of records of several data sets has a row for each of them (its `subsets`).
     """

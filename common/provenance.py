@@ -1,4 +1,4 @@
-"""Where a figure comes from: command, commit, data, machine and versions. Standard library only."""
+"""The origin of a figure: command, commit, data, machine and versions. Standard library only."""
 
 import functools
 import hashlib
@@ -34,7 +34,7 @@ _INTERPRETER = re.compile(r"^python(?:\d(?:\.\d+)?)?$")
 def provenance(
     argv: Sequence[str], files: Iterable[Path], folders: Iterable[Path]
 ) -> dict[str, Any]:
-    """All that this module tells of the process that calls it.
+    """Return all that this module tells of the process that calls it.
 
     argv: as sys.argv; files: what was read; folders: components that were used.
     """
@@ -48,7 +48,7 @@ def provenance(
 
 
 def portable_command(words: Sequence[str]) -> str:
-    """The command as a reader would type it in the repository.
+    """Return the command as a reader would type it in the repository.
 
     Paths in it are relative to the repository, public data lies in DATA, and an interpreter is
     `python`; of other absolute paths only the last part is left, after ELSEWHERE/.
@@ -61,7 +61,9 @@ def _quoted(word: str) -> str:
 
 
 def portable_path(word: str) -> str:
-    """One word of a command, or a path, without a machine's folders; see `portable_command`."""
+    """Return one word of a command, or a path, without a machine's folders; see
+    `portable_command`.
+    """
     name, equals, value = word.partition("=")
     if equals and re.fullmatch(r"[\w.-]+", name):
         return f"{name}={portable_path(value)}"
@@ -81,7 +83,7 @@ def portable_path(word: str) -> str:
 
 @functools.cache
 def git_state(root: Path = ROOT) -> dict[str, Any]:
-    """`commit`, and `dirty`: whether tracked files differ from it; both None outside git.
+    """Return `commit`, and `dirty`: whether tracked files differ from it; both None outside git.
 
     Asked once a process: what runs was read when it began.
     """
@@ -99,7 +101,9 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def data_files(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """sha256 and number of records (lines that are not empty) of each file, by portable path."""
+    """Return sha256 and number of records (lines that are not empty) of each file, by portable
+    path.
+    """
     return {portable_path(_absolute(path)): _described(path) for path in dict.fromkeys(paths)}
 
 
@@ -117,7 +121,7 @@ def _described(path: Path) -> dict[str, Any]:
 
 
 def component_folders(folders: Iterable[Path]) -> dict[str, str]:
-    """The sha256 of each component's manifest, which holds those of its files, by its path."""
+    """Return sha256 of each component's manifest, which holds those of its files, by its path."""
     return {
         portable_path(_absolute(folder)): file_sha256(folder / MANIFEST_FILE)
         for folder in dict.fromkeys(folders)
@@ -126,12 +130,12 @@ def component_folders(folders: Iterable[Path]) -> dict[str, str]:
 
 
 def environment() -> dict[str, Any]:
-    """Machine and library versions of this interpreter."""
+    """Return the machine and library versions of this interpreter."""
     return {"machine": machine(), "versions": versions()}
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that results hang on, where installed."""
+    """Return the versions of Python and of the installed libraries that results depend on."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -142,7 +146,9 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, its cores and flags for bfloat16, memory in GiB, GPUs, threads asked for."""
+    """Return processor, its cores and flags for bfloat16, memory in GiB, GPUs, threads asked
+    for.
+    """
     described = _cpu_info()
     flags = set((described.get("flags") or described.get("Features") or "").split())
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -18,7 +18,7 @@ class Shard:
     count: int = 1
 
     def owns(self, record_id: str) -> bool:
-        """Whether the record is this shard's: each is one shard's, whatever else there is."""
+        """Tell whether the record is this shard's: each is one shard's, whatever else there is."""
         if self.count == 1:
             return True
         digest = hashlib.sha256(f"shard/{record_id}".encode("utf-8", "surrogatepass")).digest()
@@ -32,7 +32,7 @@ WHOLE = Shard()
 
 
 def shard(text: str) -> Shard:
-    """An argparse type for `3/8`: the third of eight shards."""
+    """Read `3/8`: the third of eight shards, as an argparse type."""
     number, slash, count = text.partition("/")
     if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise argparse.ArgumentTypeError(
@@ -53,12 +53,12 @@ class StoredShard(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
+        """Return where it lies."""
         ...
 
     @property
     def shard(self) -> Shard:
-        """Which shard of how many."""
+        """Return which shard of how many."""
         ...
 
 

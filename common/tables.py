@@ -1,4 +1,4 @@
-"""How commands show their results: a table for people and one JSON object for programs."""
+"""The output of commands: a table for people and one JSON object for programs."""
 
 import argparse
 import json

@@ -27,7 +27,7 @@ FINDINGS = ["severity", "check", "count", "of", "rate", "what"]
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Return the command line."""
     parser = command_parser(__doc__)
     add = parser.add_argument
     add("data", nargs="+", metavar="DATA", help="a built folder, or SPLIT=FILE, several times")
@@ -57,7 +57,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def read_settings(options: argparse.Namespace) -> tuple[Settings, str]:
-    """The audit's settings and what its lengths count.
+    """Return the audit's settings and what its lengths count.
 
     Raises ValueError where a limit is given and the tokenizer cannot be loaded.
     """
@@ -84,7 +84,7 @@ def print_report(report: Mapping[str, Any]) -> None:
 
 
 def summary(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The report without what is there to be read."""
+    """Return the report without what is there to be read."""
     shown = ("name", "severity", "count", "of", "rate")
     findings = [{name: finding[name] for name in shown} for finding in report["findings"]]
     kept = {name: value for name, value in report.items() if name != "figures"}

@@ -40,7 +40,7 @@ CHECKS = {"passages": passages_command.check_options, "label": label_command.che
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line; `run` is what the chosen stage does."""
+    """Return the command line; `run` is what the chosen stage does."""
     parser = command_parser(__doc__)
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
     parsers = {}

@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def own_passages(records: Iterable[QuestionRecord]) -> list[PassageRecord]:
-    """The paragraphs that the questions come with, each content once."""
+    """Return the paragraphs that the questions come with, each content once."""
     distinct: dict[tuple[str, str], PassageRecord] = {}
     for record in records:
         for passage in context_passages(record):

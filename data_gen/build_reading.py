@@ -5,7 +5,8 @@
         --source triples=triples.jsonl --datasets tekgen_sample --exclude test.jsonl --out DIR
 
 Writes DIR/{train,dev,test}.jsonl (InstructionSample of the task `read`), card.json and card.md.
-All samples of a page, of a question or of a text are in one split."""
+All samples of a page, of a question or of a text are in one split.
+"""
 
 from collections.abc import Sequence
 

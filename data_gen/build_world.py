@@ -6,14 +6,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from tqdm import tqdm
 
-from common.commands import command_parser
+from common.commands import command_parser, one_line_errors
 from common.files import atomic_directory, atomic_write
 from common.tables import emit_json, print_table
 from data_gen.sources.splits import SPLITS, check_fractions, split_of
@@ -137,8 +136,9 @@ def _report(card: dict[str, object], out: Path) -> None:
     print_table(f"World in {out}", ["what", "count"], rows)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 on success, 2 on input that cannot be used."""
+@one_line_errors()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; status 2 for input that cannot be used."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -155,8 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _report(card, options.out)
     if options.json:
         emit_json(card)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

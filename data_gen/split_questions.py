@@ -37,7 +37,7 @@ TOLERANCE = 0.1
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Return the command line."""
     parser = command_parser(__doc__)
     add = parser.add_argument
     add(
@@ -107,7 +107,9 @@ class QuestionSplit:
         return found.groups()
 
     def _fill_up(self) -> None:
-        """Where whole groups are too few, take questions out of those that are left, by a hash."""
+        """Take questions by a hash out of the groups that are left, where whole groups are too
+        few.
+        """
         wanted = round(self.options.dev_fraction * len(self.dev))
         missing = wanted - int(self.dev.sum())
         if missing <= TOLERANCE * wanted:
@@ -129,7 +131,7 @@ class QuestionSplit:
                     yield record
 
     def card(self, counts: dict[str, int]) -> dict[str, Any]:
-        """The card of the split."""
+        """Return the card of the split."""
         sizes = self.groups.sizes
         return {
             "title": "Questions split for development",

@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a built folder. Raises ValueError where there is none that is whole."""
+    """Return the card of a built folder. Raises ValueError where there is none that is whole."""
     path = folder / "card.json"
     try:
         card = json.loads(path.read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.commands import command_parser
+from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 from evaluation.significance import COLUMNS, type_rows
 
@@ -46,18 +46,18 @@ class Step:
     arguments: list[str]
 
     def shown(self) -> str:
-        """The command as a user would type it."""
+        """Return the command as a user would type it."""
         return shlex.join(["python", *self.arguments])
 
 
 def _options(**values: object) -> list[str]:
-    """`--name value` for each keyword."""
+    """Return `--name value` for each keyword."""
     pairs = [(f"--{name.replace('_', '-')}", str(value)) for name, value in values.items()]
     return [word for pair in pairs for word in pair]
 
 
 def build_steps(out: Path, questions: int, seed: int) -> list[Step]:
-    """A world and its supervision; test questions and their passages stay out of it."""
+    """Return a world and its supervision; test questions and their passages stay out of it."""
     world = _options(questions=questions, seed=seed, out=out / "world")
     source = f"world={out / 'world'}"
     held_out = out / "world" / "questions_test.jsonl"
@@ -85,7 +85,7 @@ def build_steps(out: Path, questions: int, seed: int) -> list[Step]:
 
 
 def train_steps(out: Path, t2t_minutes: float, ras_minutes: float, seed: int) -> list[Step]:
-    """Both trainings, from the shipped components, each within its minutes.
+    """Return both trainings, from the shipped components, each within its minutes.
 
     The shipped components have seen real questions and another world, with other names.
     """
@@ -118,7 +118,7 @@ def _train(
 
 
 def knowledge_base_step(out: Path, questions: int) -> Step:
-    """Condition triplets of the passages that come with the first questions."""
+    """Return condition triplets of the passages that come with the first questions."""
     options = _options(
         corpus=out / "world" / "corpus.jsonl",
         questions=out / "world" / "questions_test.jsonl",
@@ -130,7 +130,7 @@ def knowledge_base_step(out: Path, questions: int) -> Step:
 
 
 def evaluate_steps(out: Path, questions: int) -> list[Step]:
-    """The trained loop, the same without planning, the same model without retrieval, Tri-RAG.
+    """Return the trained loop, it without planning, its model without retrieval, and Tri-RAG.
 
     Tri-RAG is asked the questions that its knowledge base was built for, hop by hop.
     """
@@ -152,7 +152,7 @@ def _evaluate(loop: str, out: Path, questions: int, loop_options: list[str]) -> 
 
 
 def ask_step(out: Path, question: str) -> Step:
-    """One question with its subqueries, graph and answer."""
+    """Return one question with its subqueries, graph and answer."""
     return Step(
         "ask one of the questions that were answered right",
         ["inference/ask.py", question, *_loop_options(out)],
@@ -160,7 +160,7 @@ def ask_step(out: Path, question: str) -> Step:
 
 
 def _reader_options(out: Path) -> list[str]:
-    """What every loop is given: the world's passages, and the component that answers."""
+    """Return what every loop is given: the world's passages, and the component that answers."""
     return _options(corpus=out / "world" / "corpus.jsonl", ras=out / "ras", max_answer_tokens=32)
 
 
@@ -236,6 +236,7 @@ def show_results(results: list[dict[str, Any]], seconds: dict[str, float]) -> No
     print_table("Held-out questions by type", ["loop", *COLUMNS], by_type)
 
 
+@one_line_errors()
 def main() -> None:
     """Run every step in turn."""
     arguments = _parser().parse_args()

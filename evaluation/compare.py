@@ -42,7 +42,7 @@ def compare_runs(
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """All figures of runs over one data set.
+    """Return all figures of runs over one data set.
 
     baseline: the label of the run that the others are tested against; None is the first. Scores
     and recall are in 0 to 1; calls, weighted tokens (input + 4 × output, T²RAG App. B.4) and

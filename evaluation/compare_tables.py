@@ -32,17 +32,17 @@ NOTE = (
 
 
 def rows_of(group: Mapping[str, Any]) -> list[list[str]]:
-    """One row a run, a cell for each of `COLUMNS`; "-" for what a run does not tell."""
+    """Return a row for each run, a cell for each of `COLUMNS`; "-" for what a run does not tell."""
     return [_row(run) for run in group["runs"]]
 
 
 def has_types(group: Mapping[str, Any]) -> bool:
-    """Whether any question of a data set has a type."""
+    """Return whether any question of a data set has a type."""
     return list(group["types"]) != [UNTYPED]
 
 
 def type_rows_of(group: Mapping[str, Any]) -> list[list[str]]:
-    """One row a question type and run, a cell for each of `TYPE_COLUMNS`."""
+    """Return one row for each question type and run, a cell for each of `TYPE_COLUMNS`."""
     return [
         _type_row(name, run["label"], run["by_type"][name])
         for name in group["types"]
@@ -51,7 +51,7 @@ def type_rows_of(group: Mapping[str, Any]) -> list[list[str]]:
 
 
 def markdown(compared: Sequence[Mapping[str, Any]]) -> str:
-    """One Markdown table a data set, one of its question types, and what the columns are."""
+    """Return one Markdown table a data set, one of its question types, and what the columns are."""
     parts = []
     for group in compared:
         head = f"{group['dataset']}, {group['n']} questions, tested against {group['baseline']}:"

@@ -126,7 +126,7 @@ class TripleLike(Protocol):
 
 @dataclass(frozen=True)
 class MatchCounts:
-    """How many items were right, predicted and wanted; counts of several texts add up."""
+    """Numbers of items that were right, predicted and wanted; counts of several texts add up."""
 
     correct: int = 0
     predicted: int = 0

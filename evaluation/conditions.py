@@ -28,7 +28,7 @@ SUPPORT = 0.8
 
 
 def named_entities(subquery: str) -> list[str]:
-    """The names in a sub-query: runs of words that begin with a capital letter or a digit.
+    """Return the names in a sub-query: runs of words that begin with a capital letter or a digit.
 
     "of", "the", "de" and such belong to a run that goes on after them. A first word that opens
     questions ("Who", "In") belongs to none. Numbers count where there is nothing else.
@@ -46,7 +46,9 @@ def named_entities(subquery: str) -> list[str]:
 
 
 def asks_about(subquery: str, document: str) -> bool:
-    """Whether the document holds one of the sub-query's names; without any, one of its words."""
+    """Return whether the document holds one of the sub-query's names; without any, one of its
+    words.
+    """
     held = f" {normalise_answer(document)} "
     names = [normalise_answer(name) for name in named_entities(subquery)]
     words = set(normalise_answer(subquery).split()) - QUESTION_WORDS - NAME_LINKS
@@ -73,7 +75,7 @@ class ConditionLike(Protocol):
 
 
 class ParsedLike(Protocol):
-    """What was read of an output: its triplets, and how many pieces were malformed."""
+    """A parsed output: its triplets, and the number of malformed pieces."""
 
     @property
     def triplets(self) -> Sequence[ConditionLike]: ...
@@ -96,12 +98,14 @@ class ConditionScores:
 
 
 def within_bounds(triplet: ConditionLike) -> bool:
-    """Whether every field has a length that its role allows (§III-C, quality control)."""
+    """Return whether every field has a length that its role allows (§III-C, quality control)."""
     return all(len(getattr(triplet, name).split()) <= limit for name, limit in MAX_WORDS.items())
 
 
 def is_intact(parsed: ParsedLike) -> bool:
-    """Whether an output is at least one triplet, complete, ordered, in bounds, and nothing else."""
+    """Return whether an output is at least one triplet, complete, ordered, in bounds, and nothing
+    else.
+    """
     return (
         bool(parsed.triplets) and not parsed.malformed and all(map(within_bounds, parsed.triplets))
     )
@@ -115,7 +119,9 @@ def structural_integrity(outputs: Sequence[ParsedLike]) -> float:
 
 
 def is_supported(triplet: ConditionLike, passage: str) -> bool:
-    """Whether the passage holds the conclusion's words and, where there is one, the proof's."""
+    """Return whether the passage holds the conclusion's words and, where there is one, the
+    proof's.
+    """
     known = f"{passage} {triplet.condition}"
     fields = [triplet.conclusion, *([triplet.proof] if triplet.proof else [])]
     return all(covered_by(text, known) >= SUPPORT for text in fields)
@@ -161,5 +167,5 @@ def _by_condition(triplets: Sequence[ConditionLike]) -> dict[str, str]:
 
 
 def _words(text: str) -> list[str]:
-    """Normalised words; scripts that leave no space between words count by character."""
+    """Return normalised words; scripts that leave no space between words count by character."""
     return _WORD.findall(normalise_answer(text))

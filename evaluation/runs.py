@@ -39,7 +39,7 @@ def blame(
     retrieved: Collection[str],
     subqueries: Iterable[str],
 ) -> Stage:
-    """The first stage that lost a needed fact of a question that was answered wrongly.
+    """Return the first stage that lost a needed fact of a question that was answered wrongly.
 
     A fact is there when its subject and object stand in one triple of the graph. One that is
     missing is an extraction error when a passage that states it was retrieved; a retrieval error
@@ -61,7 +61,7 @@ def blame(
 
 
 def count_stages(stages: Iterable[Stage]) -> dict[str, int]:
-    """How many questions ended at each stage, every stage named."""
+    """Return how many questions ended at each stage, every stage named."""
     counts = Counter(stages)
     return {stage: counts[stage] for stage in STAGES}
 
@@ -72,7 +72,7 @@ class TraceError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class TraceScores:
-    """What a comparison needs of one question's trace.
+    """The figures of one question's trace that a comparison needs.
 
     seconds: of all its stages, waiting for the engine included. Costs and recall are None in traces
     that do not tell them.
@@ -101,7 +101,7 @@ class Run:
     results: Mapping[str, Any]
 
     def values(self, name: str) -> list[float]:
-        """A figure of every question that has it, in the questions' order."""
+        """Return a figure of every question that has it, in the questions' order."""
         found = (getattr(score, name) for score in self.scores.values())
         return [float(value) for value in found if value is not None]
 
@@ -112,7 +112,8 @@ class Run:
 
 
 def read_run(text: str) -> Run:
-    """A run from `FOLDER` or `LABEL=FOLDER`; the label is the loop's name where none is given.
+    """Return a run from `FOLDER` or `LABEL=FOLDER`; the label is the loop's name where none is
+    given.
 
     Raises TraceError where the folder is none of a finished evaluation or cannot be read.
     """
@@ -154,7 +155,7 @@ def _read_results(file: Path) -> dict[str, Any]:
 
 
 def read_scores(folder: Path) -> dict[str, TraceScores]:
-    """The scores of a results folder's traces, by question id, in order.
+    """Return the scores of a results folder's traces, by question id, in order.
 
     Raises TraceError for a missing, empty or malformed file and for an id that occurs twice.
     """

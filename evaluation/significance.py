@@ -76,7 +76,8 @@ def paired_bootstrap(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values of several comparisons, adjusted so that together they err as one (Holm 1979).
+    """Return P-values of several comparisons, adjusted so that together they err as one (Holm
+    1979).
 
     The i-th smallest of m, from 1, is multiplied by m - i + 1; none is smaller than one before it,
     and none is above 1. The order given is kept.
@@ -125,12 +126,12 @@ def _bounds(means: np.ndarray, confidence: float) -> tuple[float, float]:
 
 
 def type_name(name: str) -> str:
-    """The name of a type in tables and results; `(none)` for a question without one."""
+    """Return the name of a type in tables and results; `(none)` for a question without one."""
     return name or UNTYPED
 
 
 def places_by_type(types: Sequence[str]) -> dict[str, list[int]]:
-    """The places of each type's questions, the types in the order in which they first come."""
+    """Return places of each type's questions, the types in the order in which they first come."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(types):
         places.setdefault(type_name(name), []).append(place)
@@ -138,7 +139,7 @@ def places_by_type(types: Sequence[str]) -> dict[str, list[int]]:
 
 
 def scores_by_type(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """`{type: {n, em, f1}}` of scored traces, means in 0 to 1."""
+    """Return `{type: {n, em, f1}}` of scored traces, means in 0 to 1."""
     places = places_by_type([row.get("type") or "" for row in rows])
     return {
         name: {
@@ -151,5 +152,5 @@ def scores_by_type(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, flo
 
 
 def type_rows(by_type: Mapping[str, Mapping[str, float]]) -> list[list[Any]]:
-    """A row for each of `COLUMNS` a type."""
+    """Return a row for each of `COLUMNS` a type."""
     return [[name, own["n"], own["em"], own["f1"]] for name, own in by_type.items()]

@@ -65,7 +65,7 @@ async def add_to_index(
 
 
 def counts_of(index: PropositionIndex) -> dict[str, int]:
-    """What an index holds."""
+    """Return what an index holds."""
     sources = [len(proposition.sources) for proposition in index.propositions]
     silent = set(index.documents).difference(*(p.sources for p in index.propositions))
     return {

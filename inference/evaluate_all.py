@@ -67,7 +67,7 @@ def _named_file(text: str) -> tuple[str, Path]:
 
 
 def plan(arguments: Namespace) -> dict[tuple[str, str], Evaluation]:
-    """Every run by data set and loop, the loops of one data set after the other.
+    """Return every run by data set and loop, the loops of one data set after the other.
 
     Raises EvaluationLogError for a loop without its corpus, and for runs that are there where
     `--resume` is not given.
@@ -100,7 +100,7 @@ def plan(arguments: Namespace) -> dict[tuple[str, str], Evaluation]:
 
 
 def _of(dataset: str, value: object) -> object:
-    """A path with the data set's name in it."""
+    """Return a path with the data set's name in it."""
     return Path(str(value).replace(PLACEHOLDER, dataset)) if isinstance(value, Path) else value
 
 
@@ -140,7 +140,7 @@ async def run_all(planned: Mapping[tuple[str, str], Evaluation]) -> None:
 
 
 def read_runs(planned: Mapping[tuple[str, str], Evaluation]) -> Sequence[Run]:
-    """The runs under the names of the command line."""
+    """Return the runs under the names of the command line."""
     return [
         replace(read_run(str(run.out)), label=loop, dataset=dataset)
         for (dataset, loop), run in planned.items()

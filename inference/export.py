@@ -73,7 +73,7 @@ def export(component: Component, target: Target, out: Path, dtype: str = "auto")
 
 
 def provenance(component: Component, target: Target) -> dict[str, Any]:
-    """What an export's manifest says beside hashes; data and figures are the component's own."""
+    """Return an export's manifest without hashes; data and figures are the component's own."""
     own = json.loads((component.folder / MANIFEST_FILE).read_text(encoding="utf-8"))
     return {
         "export": target,

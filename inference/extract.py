@@ -62,7 +62,7 @@ async def extract_corpus(
 
 
 def read_texts(arguments: argparse.Namespace) -> tuple[list[Passage], list[TriplesSample]]:
-    """What to read, and the gold triples of each text where there are any."""
+    """Return what to read, and the gold triples of each text where there are any."""
     limit = arguments.limit
     if arguments.corpus:
         return list(itertools.islice(load_corpus(arguments.corpus), limit)), []
@@ -75,7 +75,7 @@ def read_texts(arguments: argparse.Namespace) -> tuple[list[Passage], list[Tripl
 def gold_figures(
     samples: Sequence[TriplesSample], gold: Sequence[TriplesSample]
 ) -> dict[str, float]:
-    """Exact precision, recall and F1 over all triples, by name; nothing without gold."""
+    """Return exact precision, recall and F1 over all triples, by name; nothing without gold."""
     if not gold:
         return {}
     scores = score_triples([s.triples for s in samples], [s.triples for s in gold])

@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def rule_figures(outputs: Sequence[Output]) -> dict[str, Any]:
-    """Structural integrity an output and support a triplet, with 95 % intervals."""
+    """Return structural integrity an output and support a triplet, with 95 % intervals."""
     parsed = [parse_conditions(output.output) for output in outputs]
     intact = [float(is_intact(p)) for p in parsed]
     supported = [
@@ -63,7 +63,7 @@ def rule_figures(outputs: Sequence[Output]) -> dict[str, Any]:
 
 
 def questions_of(records: Sequence[QuestionRecord]) -> dict[str, str]:
-    """A question for each supporting title: the first that needs it."""
+    """Return a question for each supporting title: the first that needs it."""
     found: dict[str, str] = {}
     for record in records:
         for title, _ in record.supporting_facts:
@@ -74,7 +74,9 @@ def questions_of(records: Sequence[QuestionRecord]) -> dict[str, str]:
 async def judge_figures(
     engine: Engine, outputs: Sequence[Output], questions: dict[str, str], sample: int, seed: int
 ) -> dict[str, Any]:
-    """Faithfulness of sampled triplets, and alignment of those whose document a question needs."""
+    """Return the faithfulness of sampled triplets, and alignment of those whose document a question
+    needs.
+    """
     units: list[tuple[Output, ConditionTriplet]] = [
         (output, triplet)
         for output in outputs

@@ -63,7 +63,7 @@ class ChoiceMarker:
         self.counts: Counter[str] = Counter()
 
     def choices(self, record: QuestionRecord) -> list[OfferedChoice]:
-        """A question's choices; none where it has no right topic, which is counted."""
+        """Return a question's choices; none where it has no right topic, which is counted."""
         self.counts["questions"] += 1
         rows = self.gold.sentences(record)
         if not rows:
@@ -86,7 +86,7 @@ class ChoiceMarker:
         return []
 
     def _offered(self, right: Sequence[int], offer: Offer) -> list[int]:
-        """Those that are on the list; the others are counted."""
+        """Return those that are on the list; the others are counted."""
         nearest = set(offer.nearest)
         there = [number for number in right if number in nearest]
         self.counts[f"right {offer.choice.level}"] += len(right)
@@ -118,7 +118,8 @@ class ChoiceMarker:
 def mark(
     records: Iterable[QuestionRecord], marker: ChoiceMarker, sizes: list[tuple[int, int]]
 ) -> Iterator[OfferedChoice]:
-    """The choices of all questions; `sizes` takes in how many names each has, and how many right.
+    """Yield the choices of all questions; `sizes` takes in how many names each has, and how many
+    right.
 
     Raises HierarchyError after the last question where there is none.
     """
@@ -135,7 +136,9 @@ def mark(
 
 
 def read_supported(path: Path, limit: int | None) -> list[QuestionRecord]:
-    """The first `limit` questions. Raises RecordError where none has a supporting fact's text."""
+    """Return the first `limit` questions. Raises RecordError where none has a supporting fact's
+    text.
+    """
     records = read_questions(path, limit)
     if not any(map(supporting_sentences, records)):
         problem = f"none of {len(records)} questions has one whose text is in its 'context'"

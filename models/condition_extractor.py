@@ -1,10 +1,9 @@
 """The condition extractor: a frozen LLM that writes condition triplets (Tri-RAG §III-B)."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,20 +11,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import CausalLMOutput
 
-from models.files.backbone import backbone_id, load_backbone
-from models.files.checkpoint import check_backbone, read_component_config, write_component
-from models.kernels.cpu_lora import use_cpu_lora
-from models.parts.adapters import (
-    ALL_LINEAR,
-    add_lora,
-    backbone_autocast,
-    causal_loss,
-    last_position,
-    leave_casting_to_autocast,
-    load_adapter,
-    save_adapter,
-    trainable_bytes,
-)
+from models.component import ComponentConfig, ComponentModel
+from models.parts.adapters import backbone_autocast, causal_loss
 from models.parts.deep_prompt import (
     DeepPrompt,
     PromptStates,
@@ -33,7 +20,7 @@ from models.parts.deep_prompt import (
     selected_layers,
     use_prompt_attention,
 )
-from models.parts.loss import decoder_body, unwrapped
+from models.parts.loss import decoder_body
 from models.parts.prefix_tuning import PrefixPrompt, load_prefix, save_prefix
 from models.processors.passages import ConditionProcessor
 
@@ -51,83 +38,67 @@ class Adaptation(StrEnum):
 
 
 @dataclass(frozen=True)
-class ConditionExtractorConfig:
-    """Settings of a condition extractor.
+class ConditionExtractorConfig(ComponentConfig):
+    """Settings of a condition extractor: `ComponentConfig`'s and these.
 
     Attributes:
-        backbone: `smollm2`, a Hugging Face id or a folder; a causal language model.
-        backbone_revision: commit or tag of a Hugging Face id.
         adaptation: a name of `Adaptation`.
         num_prompt_tokens: n, prompt tokens a layer (soft prompt and prefix tuning).
         prompt_layers: "all", "even", "odd", "last" or indices from 0 (soft prompt).
-        lora_rank, lora_alpha, lora_dropout: of LoRA.
-        lora_targets: module names, or "all-linear".
-        max_source_tokens: limit of the input, passage included.
-        max_target_tokens: limit of the triplets.
     """
 
-    backbone: str
-    backbone_revision: str | None = None
+    component: ClassVar[str] = COMPONENT
+
     adaptation: str = Adaptation.soft_prompt.value
     num_prompt_tokens: int = 32
     prompt_layers: list[int] | str = "all"
-    lora_rank: int = 16
-    lora_alpha: float = 32.0
-    lora_dropout: float = 0.05
-    lora_targets: list[str] | str = field(default=ALL_LINEAR)
-    max_source_tokens: int = 512
-    max_target_tokens: int = 256
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "ConditionExtractorConfig":
-        """Pick this dataclass's fields out of a component's config.json."""
-        names = {item.name for item in fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in names})
+    @property
+    def has_adapter(self) -> bool:
+        """Whether LoRA adapters train."""
+        return self.adaptation == Adaptation.lora
 
     def processor(self, tokenizer: PreTrainedTokenizerBase) -> ConditionProcessor:
-        """Return the processor that makes this extractor's inputs."""
+        """Return what turns passages into this extractor's inputs."""
         return ConditionProcessor(
             tokenizer,
-            self.max_source_tokens,
-            self.max_target_tokens,
+            self.max_input_tokens,
+            self.max_output_tokens,
             few_shot=self.adaptation == Adaptation.pretrained,
         )
 
 
-class ConditionExtractor(nn.Module):
-    """A frozen backbone and what adapts it; use `build_condition_extractor` to make one."""
+class ConditionExtractor(ComponentModel[ConditionExtractorConfig]):
+    """A frozen backbone and what adapts it; a soft prompt starts random until it is initialised."""
 
-    # transformers.Trainer then hands num_items_in_batch to forward.
-    accepts_loss_kwargs = True
-    supports_gradient_checkpointing = True
+    config_type = ConditionExtractorConfig
 
     def __init__(
         self,
         model: nn.Module,
-        prompt: DeepPrompt | PrefixPrompt | None,
         config: ConditionExtractorConfig,
         identity: str,
+        part: DeepPrompt | PrefixPrompt | None = None,
     ) -> None:
-        """Join a backbone of the given `backbone_id` (PEFT-wrapped for LoRA) and a prompt."""
-        super().__init__()
-        self.model = model
-        self.prompt = prompt
-        self.settings = config
-        self.identity = identity
-        if config.adaptation == Adaptation.lora and self.backbone.dtype != torch.float32:
-            leave_casting_to_autocast(model)
-            use_cpu_lora(model)
+        """Join a backbone, PEFT-wrapped for LoRA, and a prompt of `load_prompt`."""
+        super().__init__(model, config, identity)
+        if not config.has_adapter:
+            model.requires_grad_(False)
+        self.prompt = part
         use_prompt_attention(self.backbone)
 
-    @property
-    def config(self) -> Any:
-        """The backbone's configuration, where transformers looks for it."""
-        return self.backbone.config
+    @classmethod
+    def learned_part(
+        cls,
+        config: ConditionExtractorConfig,
+        backbone: PreTrainedModel,
+        folder: Path | None = None,
+    ) -> DeepPrompt | PrefixPrompt | None:
+        """Return the learned prompt, new or as a folder holds it; None without one.
 
-    @property
-    def backbone(self) -> PreTrainedModel:
-        """The language model itself, adapters inside."""
-        return unwrapped(self.model)
+        Raises as `empty_prompt`.
+        """
+        return load_prompt(folder, config, backbone) if folder else empty_prompt(config, backbone)
 
     def prompt_states(self) -> PromptStates | None:
         """Keys and values of the learned prompt; None for an adaptation without one."""
@@ -172,11 +143,8 @@ class ConditionExtractor(nn.Module):
 
         # `generate` refuses keywords that it does not know, so they join further down.
         hook = decoder_body(self.model).register_forward_pre_hook(with_prompt, with_kwargs=True)
-        generate: Callable[..., Tensor] = self.backbone.generate  # type: ignore[assignment,operator]
-        options.setdefault("logits_to_keep", last_position(input_ids.device))
         try:
-            with backbone_autocast(self.backbone):
-                return generate(input_ids=input_ids, attention_mask=attention_mask, **options)
+            return super().generate(input_ids, attention_mask, **options)
         finally:
             hook.remove()
 
@@ -185,65 +153,16 @@ class ConditionExtractor(nn.Module):
     ) -> None:
         """Recompute activations in the backward pass, prompts and adapters included."""
         # The prompt reaches every layer past the checkpoint's inputs, which only this form allows.
-        self.backbone.gradient_checkpointing_enable({"use_reentrant": False})
+        super().gradient_checkpointing_enable({"use_reentrant": False})
 
-    def gradient_checkpointing_disable(self) -> None:
-        """Keep activations again."""
-        self.backbone.gradient_checkpointing_disable()
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a component folder: what was learned alone, no frozen weight.
-
-        Raises:
-            CheckpointWriteError: on a full disk; an earlier folder stays as it was.
-        """
-        config = {"component": COMPONENT, "backbone_id": self.identity, **asdict(self.settings)}
-        write_component(folder, config, self._write_weights, trainable_bytes(self))
-
-    def _write_weights(self, folder: Path) -> None:
+    def write_weights(self, folder: Path) -> None:
+        """Write the prompt or the adapter, whichever was learned."""
+        super().write_weights(folder)
         if isinstance(self.prompt, DeepPrompt):
             weights = {"embeddings": self.prompt.embeddings.detach().cpu().contiguous()}
             save_file(weights, folder / SOFT_PROMPTS_FILE, metadata={"format": "pt"})
         elif self.prompt is not None:
             save_prefix(self.prompt.embeddings, self.settings.backbone, folder)
-        elif self.settings.adaptation == Adaptation.lora:
-            save_adapter(self.model, folder)  # type: ignore[arg-type]
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | Path,
-        backbone: str | PreTrainedModel | None = None,
-        dtype: str = "auto",
-        is_trainable: bool = False,
-    ) -> "ConditionExtractor":
-        """Read a component folder; the model comes in eval mode.
-
-        Args:
-            folder: what `save_pretrained` wrote.
-            backbone: a loaded model or a name in place of the one that config.json names.
-            dtype: of the backbone when it is loaded here.
-            is_trainable: leave what was learned trainable.
-
-        Raises:
-            NotACheckpointError, TruncatedCheckpointError, BackboneMismatchError.
-        """
-        stored = read_component_config(folder, COMPONENT)
-        config = ConditionExtractorConfig.from_dict(stored)
-        named = config.backbone if backbone is None else backbone
-        check_backbone(stored, backbone_id(named), folder)
-        if isinstance(named, str):
-            backbone = load_backbone(named, dtype, config.backbone_revision)
-        else:
-            backbone = named
-        backbone.requires_grad_(False)
-        model: nn.Module = backbone
-        if config.adaptation == Adaptation.lora:
-            model = load_adapter(backbone, Path(folder), is_trainable)
-        prompt = load_prompt(Path(folder), config, backbone)
-        if prompt is not None:
-            prompt.requires_grad_(is_trainable)
-        return cls(model, prompt, config, stored["backbone_id"]).eval()
 
 
 def empty_prompt(
@@ -277,30 +196,3 @@ def load_prompt(
         with torch.no_grad():
             prompt.embeddings.copy_(load_file(folder / SOFT_PROMPTS_FILE)["embeddings"])
     return prompt
-
-
-def build_condition_extractor(
-    config: ConditionExtractorConfig, dtype: str = "auto", model: PreTrainedModel | None = None
-) -> ConditionExtractor:
-    """Make an untrained extractor; a soft prompt starts random until it is initialised.
-
-    Args:
-        config: its settings.
-        dtype: "auto", "float32" or "bfloat16" for the backbone; what trains is float32 always.
-        model: a loaded backbone in place of the one that `config` names.
-    """
-    backbone = model or load_backbone(config.backbone, dtype, config.backbone_revision)
-    identity = backbone_id(backbone)
-    prompt = empty_prompt(config, backbone)
-    backbone.requires_grad_(False)
-    adapted: nn.Module = backbone
-    if config.adaptation == Adaptation.lora:
-        adapted = add_lora(
-            backbone,
-            config.lora_rank,
-            config.lora_alpha,
-            config.lora_dropout,
-            config.lora_targets,
-            config.backbone,
-        )
-    return ConditionExtractor(adapted, prompt, config, identity)

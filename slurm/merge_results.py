@@ -44,10 +44,8 @@ def main() -> None:
         handle.write(json.dumps(merged, indent=2) + "\n")
     rows = [[results.get(column) for column in COLUMNS] for results in merged]
     print_table(f"Merged into {arguments.out}", list(COLUMNS), rows)
-    # Evaluations of earlier versions have no results by type.
-    by_type = [[r["loop"], *row] for r in merged for row in type_rows(r.get("by_type", {}))]
-    if by_type:
-        print_table("By question type", ["loop", *TYPE_COLUMNS], by_type)
+    by_type = [[r["loop"], *row] for r in merged for row in type_rows(r["by_type"])]
+    print_table("By question type", ["loop", *TYPE_COLUMNS], by_type)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import torch
 
-from models.condition_extractor import ConditionExtractorConfig, build_condition_extractor
+from models.condition_extractor import ConditionExtractor, ConditionExtractorConfig
 from models.graph_llm import GraphLLM, GraphLLMConfig
-from models.helper import InstructionTunedConfig, build_instruction_tuned
+from models.helper import Helper, HelperConfig
 from models.parts.graph_encoder import GraphEncoderConfig
-from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.tiny import tiny_backbone, tiny_llama, tiny_tokenizer
 
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
@@ -63,23 +63,23 @@ def tri_rag_component(folder: Path, backbone: Path, adaptation: str = "soft_prom
         adaptation=adaptation,
         num_prompt_tokens=5,
         lora_rank=4,
-        max_source_tokens=1500,
-        max_target_tokens=40,
+        max_input_tokens=1500,
+        max_output_tokens=40,
     )
     torch.manual_seed(7)
-    model = build_condition_extractor(settings)
+    model = ConditionExtractor.from_config(settings)
     stir(model, 0.5, only="lora_B")
     model.save_pretrained(folder)
     return folder
 
 
 def t2t_component(
-    folder: Path, backbone: Path, max_target_tokens: int = 40, stirred: float = 0.0
+    folder: Path, backbone: Path, max_output_tokens: int = 40, stirred: float = 0.0
 ) -> Path:
     """Write a text-to-triples component; `stirred` sets its adapter apart."""
-    settings = TextToTriplesConfig(str(backbone), lora_rank=4, max_target_tokens=max_target_tokens)
+    settings = TextToTriplesConfig(str(backbone), lora_rank=4, max_output_tokens=max_output_tokens)
     torch.manual_seed(7)
-    model = build_text_to_triples(settings)
+    model = TextToTriples.from_config(settings)
     if stirred:
         stir(model, stirred, only="lora_B")
     model.save_pretrained(folder)
@@ -90,11 +90,11 @@ def helper_component(
     folder: Path, backbone: Path, task: str = "decompose", stirred: float = 0.3
 ) -> Path:
     """Write a helper whose adapter is set apart by `stirred`."""
-    settings = InstructionTunedConfig(
-        str(backbone), task, lora_rank=4, max_input_tokens=300, max_output_tokens=20
+    settings = HelperConfig(
+        str(backbone), task=task, lora_rank=4, max_input_tokens=300, max_output_tokens=20
     )
     torch.manual_seed(7)
-    model = build_instruction_tuned(settings)
+    model = Helper.from_config(settings)
     stir(model, stirred, only="lora_B")
     model.save_pretrained(folder)
     return folder

@@ -1,5 +1,6 @@
 """Which room may import which: arrows go down only, and commands are imported by nobody."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,12 @@ def test_arrows_go_down() -> None:
     assert not upwards
     met = [f"{a} imports {b}" for a, b in arrows() if b.parts[0] in APART.get(a.parts[0], ())]
     assert not met
+
+
+def test_commands_open_their_parsers_in_one_place() -> None:
+    opened = re.compile(r"(Argument|Command)Parser\(")
+    files = [path for path in modules().values() if opened.search((ROOT / path).read_text("utf-8"))]
+    assert files == [Path("common/commands.py")]
 
 
 def test_no_circles() -> None:

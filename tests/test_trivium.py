@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from common.provenance import PACKAGES
+from models.files.backbone import CONVERTED_BYTES
 from models.files.checkpoint import verify_component
 from tests.processes import ROOT, fresh
-from trivium import commands, doctor, main
+from trivium import commands, doctor, main, page
 from trivium.rooms import WITH_COMMANDS, modules, room
 
 
@@ -20,7 +22,7 @@ def test_every_command_is_listed_once_under_a_name_of_its_own() -> None:
     listed = [module for group in commands.PURPOSES.values() for module in group]
     there = {name for name, path in modules().items() if room(path) in WITH_COMMANDS}
     assert sorted(listed) == sorted(
-        [*there, "evaluation.compare", "trivium.doctor", "trivium.rooms"]
+        [*there, "evaluation.compare", "trivium.doctor", "trivium.rooms", "trivium.page"]
     )
     assert len(commands.commands()) == len(listed)
     assert all(commands.summary(module) for module in listed)
@@ -96,6 +98,37 @@ def test_the_doctor_names_what_is_wrong_and_the_remedy(
     assert found.level == "hint"
     monkeypatch.setattr(doctor, "TORCH", "1.0.0")
     assert "torch" in {f.what for f in doctor.packages() if f.level == "wrong"}
+
+
+@pytest.mark.slow
+def test_the_page_of_commands_is_of_today() -> None:
+    text = page.page()
+    assert page.PAGE.read_text(encoding="utf-8") == text, "run `trivium commands --write`"
+    assert all(f"\n### {name}\n" in text for name in commands.commands())
+
+
+def test_the_doctor_says_that_torch_is_missing() -> None:
+    program = """
+import sys
+sys.modules["torch"] = None
+from trivium import doctor
+sys.argv = ["trivium doctor", "--json"]
+doctor.main()
+"""
+    done = fresh("-c", program)
+    assert done.returncode == 1, done.stderr
+    findings = json.loads(done.stdout.splitlines()[-1])["findings"]
+    by_name = {finding["what"]: finding for finding in findings}
+    assert by_name["torch"]["found"] == "not installed" and by_name["torch"]["level"] == "wrong"
+    assert by_name["torch"]["remedy"].startswith("pip install torch==")
+    assert (
+        by_name["native dtype"]["level"] == "wrong" and by_name["ras_smollm2"]["found"] == "whole"
+    )
+
+
+def test_the_doctor_knows_the_size_of_the_backbone() -> None:
+    assert doctor.BACKBONE_BYTES == CONVERTED_BYTES
+    assert set(doctor.NEEDED) <= set(PACKAGES)
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ both (Wortsman et al. 2022). Measure it like any component.
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.tables import emit_json, print_table
 from models.files.checkpoint import (
     METRICS_FILE,
-    CheckpointError,
     component_fingerprint,
     read_component_config,
     write_component,
@@ -35,9 +34,7 @@ class AverageError(UserError, ValueError):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add(
         "--component", required=True, type=Path, action="append", metavar="DIR",
@@ -125,14 +122,12 @@ def _metrics(folder: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command line."""
     arguments = _parser().parse_args()
     shares = arguments.weight or [1.0] * len(arguments.component)
-    try:
-        parts = average(arguments.component, shares, arguments.out)
-    except (AverageError, CheckpointError) as error:
-        sys.exit(f"error: {error}")
+    parts = average(arguments.component, shares, arguments.out)
     rows = [[part["component"], part["fingerprint"], part["weight"]] for part in parts]
     print_table(f"Averaged to {arguments.out}", ["component", "fingerprint", "weight"], rows)
     if arguments.json:

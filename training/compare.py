@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.commands import one_line_errors
+from common.commands import command_parser, one_line_errors
 from common.errors import RecordError
 from common.tables import emit_json, print_table
 from training.run.run_folder import read_history, read_starts
@@ -78,9 +78,7 @@ def _points(curve: Curve) -> tuple[list[int], list[float]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("runs", nargs=2, type=Path, metavar="RUN", help="output_dir of a training run")
     add("--out", type=Path, help="picture to write: .png, .svg or .pdf")

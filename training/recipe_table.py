@@ -4,13 +4,13 @@ training/recipe_table.py --out docs/recipes.md
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from common.commands import command_parser, one_line_errors
 from common.files import atomic_write
 from common.tables import emit_json, print_table
 from training import train_helper, train_ras, train_t2t, train_tri_rag
@@ -20,7 +20,6 @@ from training.fit.memory import Launch
 from training.fit.sketch import Sketch, recipe_lengths, sketch
 from training.recipe.recipe import Recipe
 from training.recipe.settings import (
-    ConfigError,
     RasSettings,
     T2TSettings,
     TriRagSettings,
@@ -64,9 +63,7 @@ says the same for one recipe with its overrides, its data and its launch, and ho
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--out", required=True, type=Path, help="page to write")
     add("--json", action="store_true", help="print the figures as one JSON object, last")
@@ -146,16 +143,14 @@ def _unrepeated(texts: list[str]) -> list[str]:
     return texts[:1] if len(set(texts)) == 1 else texts
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command line."""
     arguments = _parser().parse_args()
     drawn: dict[str, Sketch] = {}
-    try:
-        for name in (progress := tqdm(recipes(), desc="estimating", unit=" recipes")):
-            progress.set_postfix_str(name)
-            drawn[name] = sketch_recipe(name)
-    except ConfigError as error:
-        sys.exit(f"error: {error}")
+    for name in (progress := tqdm(recipes(), desc="estimating", unit=" recipes")):
+        progress.set_postfix_str(name)
+        drawn[name] = sketch_recipe(name)
     with atomic_write(arguments.out) as page:
         page.write("\n".join([HEADER, *(section(name, each) for name, each in drawn.items())]))
     figures = {name: _figures(each) for name, each in drawn.items()}

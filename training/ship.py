@@ -8,13 +8,13 @@ that forbids commercial use is refused.
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from common.commands import command_parser, one_line_errors
 from common.licences import NOT_STATED, data_subsets, is_non_commercial
 from common.tables import emit_json, print_table
 from models.files.checkpoint import (
@@ -32,9 +32,7 @@ LOCAL_SETTINGS = ("output_dir", "data")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--component", required=True, type=Path, help="folder that a training wrote")
     add("--data", required=True, type=Path, help="folder of the training data, with its card.json")
@@ -144,16 +142,14 @@ def ship(
     return manifest
 
 
+@one_line_errors()
 def main() -> None:
     """Run the command line."""
     arguments = _parser().parse_args()
-    try:
-        manifest = ship(
-            arguments.component, arguments.data, arguments.out, dict(arguments.licence),
-            arguments.allow_non_commercial,
-        )  # fmt: skip
-    except (CheckpointError, FileNotFoundError) as error:
-        sys.exit(f"error: {error}")
+    manifest = ship(
+        arguments.component, arguments.data, arguments.out, dict(arguments.licence),
+        arguments.allow_non_commercial,
+    )  # fmt: skip
     rows = [[name, entry["bytes"]] for name, entry in manifest["files"].items()]
     print_table(f"Shipped to {arguments.out}", ["file", "bytes"], rows)
     columns = ["subset", "records", "licence"]

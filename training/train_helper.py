@@ -9,7 +9,7 @@ from functools import partial
 from transformers import PreTrainedModel
 
 from models.formats.records import HelperTask, InstructionSample
-from models.helper import InstructionTuned, InstructionTunedConfig, build_instruction_tuned
+from models.helper import Helper, HelperConfig
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.settings import ConfigError, T2TSettings
 from training.run.prepare import prepare as prepare_recipe
@@ -26,35 +26,31 @@ class HelperRecipe(Recipe[T2TSettings, InstructionSample]):
     script = "train_helper.py"
     settings_type = T2TSettings
     record_type = InstructionSample
-    component = InstructionTuned
+    component = Helper
     score = staticmethod(score_helper)
 
-    def config(
-        self, settings: T2TSettings, records: Sequence[InstructionSample]
-    ) -> InstructionTunedConfig:
+    def config(self, settings: T2TSettings, records: Sequence[InstructionSample]) -> HelperConfig:
         """Return the recipe's helper in the words of models/.
 
         Raises:
             ConfigError: samples of several tasks.
         """
         task = only_task(records) if records else ANY_TASK
-        return InstructionTunedConfig(
-            **shared_values(InstructionTunedConfig, settings.model), task=task
-        )
+        return HelperConfig(**shared_values(HelperConfig, settings.model), task=task)
 
     def untrained(
         self,
         settings: T2TSettings,
-        config: InstructionTunedConfig,
+        config: HelperConfig,
         backbone: PreTrainedModel | None = None,
-    ) -> InstructionTuned:
+    ) -> Helper:
         """Return an untrained helper.
 
         Raises:
             ConfigError: a backbone or a rank that no adapter can be made for.
         """
         try:
-            return build_instruction_tuned(config, settings.model.dtype.value, backbone)
+            return Helper.from_config(config, backbone, settings.model.dtype.value)
         except ValueError as error:
             raise ConfigError(f"model: {error}") from error
 

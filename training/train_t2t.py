@@ -6,15 +6,10 @@ accelerate launch training/train_t2t.py --config configs/t2t_smollm2.yaml [key=v
 from collections.abc import Sequence
 from functools import partial
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from models.formats.records import TriplesSample
-from models.processors.passages import TextToTriplesProcessor
-from models.text_to_triples import (
-    TextToTriples,
-    TextToTriplesConfig,
-    build_text_to_triples,
-)
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from training.fit.sketch import backbone_config
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.settings import T2TSettings
@@ -36,18 +31,12 @@ class T2TRecipe(Recipe[T2TSettings, TriplesSample]):
         self, settings: T2TSettings, records: Sequence[TriplesSample]
     ) -> TextToTriplesConfig:
         """Return the recipe's model in the words of models/."""
-        return TextToTriplesConfig(**shared_values(TextToTriplesConfig, settings.model))
-
-    def processor(
-        self,
-        settings: T2TSettings,
-        config: TextToTriplesConfig,
-        tokenizer: PreTrainedTokenizerBase,
-    ) -> TextToTriplesProcessor:
-        """Return the processor of the form that the backbone reads."""
         model = settings.model
         form = backbone_config(model.backbone, model.revision)
-        return config.processor(tokenizer, form.is_encoder_decoder)
+        return TextToTriplesConfig(
+            **shared_values(TextToTriplesConfig, model),
+            is_encoder_decoder=bool(form.is_encoder_decoder),
+        )
 
     def untrained(
         self,
@@ -56,7 +45,7 @@ class T2TRecipe(Recipe[T2TSettings, TriplesSample]):
         backbone: PreTrainedModel | None = None,
     ) -> TextToTriples:
         """Return an untrained model."""
-        return build_text_to_triples(config, settings.model.dtype.value, backbone)
+        return TextToTriples.from_config(config, backbone, settings.model.dtype.value)
 
     def stored_dtype(self, settings: T2TSettings) -> str:
         """Return the recipe's dtype; a model that trains whole keeps that of its own weights."""

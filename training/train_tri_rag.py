@@ -12,7 +12,6 @@ from models.condition_extractor import (
     Adaptation,
     ConditionExtractor,
     ConditionExtractorConfig,
-    build_condition_extractor,
 )
 from models.files.backbone import load_tokenizer
 from models.formats.prompts import CONDITIONS_FEW_SHOT_INSTRUCTION
@@ -90,7 +89,8 @@ class TriRagRecipe(Recipe[TriRagSettings, ConditionedPassage]):
             ConfigError: a backbone or layers that layer-wise soft prompts cannot be made for.
         """
         try:
-            module = build_condition_extractor(config, settings.model.dtype.value, backbone)
+            dtype = settings.model.dtype.value
+            module = ConditionExtractor.from_config(config, backbone, dtype)
         except (UnsupportedBackboneError, ValueError) as error:
             raise ConfigError(f"prompt: {error}") from error
         if backbone is None and isinstance(module.prompt, DeepPrompt):

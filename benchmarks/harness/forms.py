@@ -49,13 +49,13 @@ HEAD_SIZE = 32
 
 
 def is_installed(form: str) -> bool:
-    """Whether the libraries of a form are there: DeepSpeed is an extra."""
+    """Return whether the libraries of a form are there: DeepSpeed is an extra."""
     return not form.startswith("zero") or importlib.util.find_spec("deepspeed") is not None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What every form trains.
+    """The training that every form runs.
 
     Attributes:
         config, overrides: the recipe, with its data.
@@ -109,7 +109,7 @@ def _launcher(form: str, count: int) -> list[str]:
 
 
 def _last_error(errors: str) -> str:
-    """The last line that a process wrote before its launcher told of it, and the exit codes."""
+    """Return last line that a process wrote before its launcher told of it, and the exit codes."""
     own = errors.partition("elastic/multiprocessing")[0].strip().splitlines()
     # The launcher's own line, cut off in its path.
     own = [line for line in own if not line.endswith("torch/distributed/")]
@@ -122,7 +122,7 @@ def _last_error(errors: str) -> str:
 def form_figures(
     rounds: Sequence[dict[str, Any]], one: Sequence[dict[str, Any]], warm_up: int
 ) -> dict[str, Any]:
-    """Figures of a form: medians over the steps of all its rounds.
+    """Return the figures of a form: medians over the steps of all its rounds.
 
     Args:
         rounds: what `run_form` gave for it.

@@ -32,7 +32,7 @@ class PartResult:
 
     @property
     def ok(self) -> bool:
-        """Whether there are figures."""
+        """Return whether there are figures."""
         return self.status == "ok"
 
 
@@ -140,7 +140,7 @@ def benchmark_parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def available_threads() -> int:
-    """Cores that this process may use, where the system tells."""
+    """Return the cores that this process may use, where the system tells."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

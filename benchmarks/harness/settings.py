@@ -44,7 +44,7 @@ class FiledSettings:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """What `write` left."""
+        """Return what `write` left."""
         return cls(**json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")))
 
 

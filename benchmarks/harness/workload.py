@@ -55,7 +55,7 @@ def target_lengths(settings: StepSettings) -> list[int]:
 
 
 def make_samples(settings: StepSettings, prompt_tokens: Measure) -> list[RasSample]:
-    """One sample for each target length.
+    """Return one sample for each target length.
 
     Args:
         settings: sizes and seed.
@@ -69,7 +69,7 @@ def make_samples(settings: StepSettings, prompt_tokens: Measure) -> list[RasSamp
 
 
 def _sample(number: int, target: int, rng: random.Random, prompt_tokens: Measure) -> RasSample:
-    """The sample with the most triples whose prompt is no longer than `target`, at least one."""
+    """Return sample with the most triples whose prompt is no longer than `target`, at least one."""
     task: Task = "plan" if number % 2 else "answer"
     question = f"Who is the {rng.choice(PREDICATES)} of {_name(rng)}?"
     label = f"[SUBQ] Where was {_name(rng)} born?" if task == "plan" else _name(rng)
@@ -90,7 +90,7 @@ def _sample(number: int, target: int, rng: random.Random, prompt_tokens: Measure
 
 
 def _steps(triples: int, rng: random.Random) -> list[HistoryStep]:
-    """A history of at least `triples` triples, every step about one new entity."""
+    """Return a history of at least `triples` triples, every step about one new entity."""
     steps: list[HistoryStep] = []
     while triples > 0:
         subject = _name(rng)
@@ -170,7 +170,7 @@ def write_workload(folder: Path, settings: StepSettings) -> Workload:
 
 
 def read_workload(folder: Path, settings: StepSettings) -> Workload:
-    """What `write_workload` wrote, encoded as training encodes it."""
+    """Return what `write_workload` wrote, encoded as training encodes it."""
     processor = _processor(settings)
     records = list(read_records(folder / SAMPLES_FILE, RasSample))
     encoded = [processor.encode_sample(record) for record in records]
@@ -204,7 +204,8 @@ def model_config(settings: StepSettings, feature_dim: int, graph: bool = True) -
 
 
 def summary(workload: Workload) -> dict[str, float]:
-    """How long the prompts are, how many graphs come with them, and what tokenising them takes.
+    """Return how long the prompts are, how many graphs come with them, and what tokenising them
+    takes.
 
     Peers tokenise in the step and ours before the training, so that its seconds are theirs alone.
     """

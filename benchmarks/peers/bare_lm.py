@@ -26,7 +26,7 @@ class BareLanguageModelStep:
         self.collate = Collator(int(workload.tokenizer.pad_token_id))
 
     def forward(self, batch: Sequence[int]) -> Forward:
-        """The loss as transformers computes it, over the logits of every position."""
+        """Return the loss as transformers computes it, over the logits of every position."""
         inputs = self.collate([self.workload.samples[index] for index in batch])
         del inputs["sample_ids"]
         return Forward(self.module(**inputs).loss, inputs["input_ids"].numel())

@@ -28,7 +28,7 @@ class PerSampleLoopStep:
         self, workload: Workload, settings: StepSettings, module: GraphLLM | None = None
     ) -> None:
         config = model_config(settings, workload.features.shape[1])
-        self.module = module or GraphLLM.from_config(config, dtype="float32")
+        self.module = module or GraphLLM.from_config(config, dtype="float32").train()
         self.workload = workload
         self.tokenizer = workload.tokenizer
         self.word_embedding = self.module.backbone.get_input_embeddings()
@@ -36,7 +36,7 @@ class PerSampleLoopStep:
         self.graphs = [[self._tensors(s) for s in e.subgraphs] for e in workload.encoded]
 
     def forward(self, batch: Sequence[int]) -> Forward:
-        """Loss of the samples with these indices."""
+        """Return the loss of the samples with these indices."""
         output, labels = self.output(batch)
         assert output.loss is not None
         return Forward(output.loss, labels.numel())
@@ -58,14 +58,16 @@ class PerSampleLoopStep:
         return self._language_model(embeds, targets)
 
     def _sample_embeds(self, index: int, ids: list[int]) -> Tensor:
-        """BOS where there is one, graph token and text of one sample, [T, d]."""
+        """Return BOS where there is one, graph token and text of one sample, [T, d]."""
         bos = self.tokenizer.bos_token_id
         start = [] if bos is None else [self.word_embedding(torch.tensor([bos]))]
         text = self.word_embedding(torch.tensor(ids))
         return torch.cat([*start, self._graph_token(index), text], dim=0)
 
     def _graph_token(self, index: int) -> Tensor:
-        """Token [1, d] of one sample: every sub-graph encoded on its own, then their mean."""
+        """Return token [1, d] of one sample: every sub-graph encoded on its own, then their
+        mean.
+        """
         encoder = self.module.graph_encoder
         assert encoder is not None
         graphs = [encode_one(encoder, *tensors) for tensors in self.graphs[index]]
@@ -86,7 +88,7 @@ class PerSampleLoopStep:
             targets[i] = [IGNORE_INDEX] * padding + targets[i]
             embeds[i] = torch.cat([pad_embedding.repeat(padding, 1), sample], dim=0)
         labels = torch.tensor(targets)
-        output = self.module.language_model(
+        output = self.module.model(
             inputs_embeds=torch.stack(embeds),
             attention_mask=torch.tensor(masks),
             labels=labels,
@@ -106,7 +108,7 @@ class PerSampleLoopStep:
 
 
 def encode_one(encoder: GraphEncoder, nodes: Tensor, edges: Tensor, edge_index: Tensor) -> Tensor:
-    """Mean node state [hidden_dim] of one sub-graph, before the projector."""
+    """Return the mean node state [hidden_dim] of one sub-graph, before the projector."""
     x = encoder.input_projection(nodes)
     for layer in encoder.layers:
         x = layer(x, edge_index, edges)

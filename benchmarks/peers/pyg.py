@@ -27,7 +27,7 @@ class GraphTransformer(BasicGNN):  # type: ignore[misc]
     def init_conv(
         self, in_channels: int, out_channels: int, heads: int, **options: float
     ) -> TransformerConv:
-        """One layer whose heads together are `out_channels` wide."""
+        """Return one layer whose heads together are `out_channels` wide."""
         return TransformerConv(in_channels, out_channels // heads, heads=heads, **options)
 
 
@@ -56,7 +56,7 @@ class GRetrieverStep:
         self.graphs = [self._data(graph) for graph in graphs if graph is not None]
 
     def forward(self, batch: Sequence[int]) -> Forward:
-        """Loss as GRetriever's own forward gives it; its prompt format adds a few tokens."""
+        """Return loss as GRetriever's own forward gives it; its prompt format adds a few tokens."""
         graph = Batch.from_data_list([self.graphs[index] for index in batch])
         loss = self.module(
             [self.workload.prompts[index] for index in batch],

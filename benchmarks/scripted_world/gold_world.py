@@ -38,7 +38,7 @@ class Solver:
             self._objects[triple.subject, triple.predicate].add(triple.object)
 
     def answers(self, record: QuestionRecord) -> set[str]:
-        """All answers that the triples allow; a sound question has one."""
+        """Return all answers that the triples allow; a sound question has one."""
         if record.type in ("single", "bridge"):
             path = [triple.predicate for triple in record.evidences]
             return self._follow(record.evidences[0].subject, path)
@@ -84,14 +84,14 @@ class Solver:
 
 
 def is_earlier(left: str, right: str) -> bool:
-    """Whether one written date is before another; fails where that is not settled."""
+    """Return whether one written date is before another; fails where that is not settled."""
     one, two = _span(left), _span(right)
     assert one[1] < two[0] or two[1] < one[0], (left, right)
     return one[1] < two[0]
 
 
 def _span(date: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The first and last day that a written date may mean."""
+    """Return the first and last day that a written date may mean."""
     for style in ("%d %B %Y", "%B %d, %Y"):
         try:
             day = datetime.strptime(date.zfill(4), style)
@@ -102,7 +102,7 @@ def _span(date: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def solve_self_contained(question: str) -> str:
-    """The answer of a question on numbers or letters, from its words."""
+    """Return the answer of a question on numbers or letters, from its words."""
     numbers = [int(number) for number in re.findall(r"\d+", question)]
     quoted = re.findall(r'"(\w+)"', question)
     if re.search(r"\blarger\b", question):
@@ -123,7 +123,7 @@ def solve_self_contained(question: str) -> str:
 
 @dataclass(frozen=True)
 class GoldWorld:
-    """What `load_world` reads.
+    """A world as `load_world` reads it.
 
     facts: gold triples by the text of their passage, as `passage_text` writes it. asked: records by
     question, those of the sub-questions too. told: facts by each line that tells them. topics: of
@@ -143,7 +143,7 @@ class GoldWorld:
         return list(dict.fromkeys(fact for facts in self.facts.values() for fact in facts))
 
     def stated(self, text: str) -> list[Triple]:
-        """The facts that a text states, in its order, each once.
+        """Return the facts that a text states, in its order, each once.
 
         Read are passages, propositions and claims that stand on a line of their own, with or
         without a label, triples `(S> …| P> …| O> …)` anywhere, and resolved query triplets or clues
@@ -200,7 +200,7 @@ def load_world(folder: Path) -> GoldWorld:
 
 
 def _parts(record: QuestionRecord) -> Iterable[QuestionRecord]:
-    """The sub-questions as questions of their own."""
+    """Yield the sub-questions as questions of their own."""
     steps = record.question_decomposition
     for step, fact in zip(steps, record.evidences, strict=True):
         if record.type == "intersection" and step.answer == record.answer:
@@ -219,7 +219,7 @@ def _part(
 
 
 def steps_of(record: QuestionRecord) -> list[QueryStep]:
-    """The steps of a question in solving order; none for one that needs no fact."""
+    """Return the steps of a question in solving order; none for one that needs no fact."""
     try:
         return query_steps(record, {})
     except NoQueryTripletsError:
@@ -227,7 +227,7 @@ def steps_of(record: QuestionRecord) -> list[QueryStep]:
 
 
 def answer_from(record: QuestionRecord, facts: Iterable[Triple]) -> str | None:
-    """The answer that the facts allow; None where they allow none or several."""
+    """Return the answer that the facts allow; None where they allow none or several."""
     try:
         found = Solver(facts).answers(record)
     except (ValueError, AssertionError):  # a side of a comparison that the facts do not tell
@@ -236,7 +236,9 @@ def answer_from(record: QuestionRecord, facts: Iterable[Triple]) -> str | None:
 
 
 def fits(clue: QueryTriplet, fact: Triple) -> bool:
-    """Whether a fact says something about a clue: its known fields are the clue's, case aside."""
+    """Return whether a fact says something about a clue: its known fields are the clue's, case
+    aside.
+    """
     pairs = list(zip(clue.fields, (fact.subject, fact.predicate, fact.object), strict=True))
     values: dict[str, str] = {}
     return all(
@@ -250,7 +252,7 @@ def fits(clue: QueryTriplet, fact: Triple) -> bool:
 def fill(
     clue: QueryTriplet, facts: Iterable[Triple], wanted: Collection[Triple] = ()
 ) -> QueryTriplet | None:
-    """The clue with what a fact says in the place of its placeholders; None where none fits.
+    """Return the clue with what a fact says in the place of its placeholders; None where none fits.
 
     wanted: a fact among these comes before the others.
     """

@@ -50,7 +50,7 @@ TITLE_WEIGHT = 5
 
 @dataclass(frozen=True)
 class Settings:
-    """How each loop runs: as in its paper, but for what a question of four hops asks of it.
+    """The settings of each loop: those of its paper, but for what a question of four hops needs.
 
     RAS finds five passages by BM25, as in its paper for 2WikiMultihopQA. T²RAG has four rounds
     (paper: three). Tri-RAG asks for the next condition up to five times (Algorithm 2 retrieves
@@ -89,7 +89,7 @@ class TopicWriters:
         return model
 
     def topic_triplets(self, prompt: str) -> str:
-        """The gold triples of the document with their sentences and kinds."""
+        """Return the gold triples of the document with their sentences and kinds."""
         text = value_of(prompt, "Document")
         facts = self.world.facts.get(text, [])
         return format_topic_triplets(
@@ -98,15 +98,15 @@ class TopicWriters:
         )
 
     def choose_topics(self, prompt: str) -> str:
-        """The topics of all that the question's facts are about."""
+        """Return the topics of all that the question's facts are about."""
         return self._choice(prompt, "topics", (topic.topic for topic in self._needed(prompt)))
 
     def choose_subtopics(self, prompt: str) -> str:
-        """The same for the subtopics; those of other topics are not on the list."""
+        """Return the same for the subtopics; those of other topics are not on the list."""
         return self._choice(prompt, "subtopics", (t.subtopic for t in self._needed(prompt)))
 
     def topic(self, name: str) -> Topic:
-        """An entity's kind; dates and numbers are values."""
+        """Return an entity's kind; dates and numbers are values."""
         return self.world.topics.get(name, VALUE)
 
     def _needed(self, prompt: str) -> list[Topic]:
@@ -153,13 +153,13 @@ class WorldLoops:
         self.retriever = Bm25Retriever(world.passages, TITLE_WEIGHT)
 
     async def triples(self) -> list[Document]:
-        """Every passage's triples; they are in the cache from then on."""
+        """Return every passage's triples; they are in the cache from then on."""
         found = await self.extractor.extract(self.world.passages)
         both = zip(self.world.passages, found, strict=True)
         return [Document(p.id, passage_key(p), tuple(triples)) for p, triples in both]
 
     async def open(self, name: str, settings: Settings, folder: Path) -> Loop:
-        """A loop with what it searches, built by the model.
+        """Return a loop with what it searches, built by the model.
 
         folder: for a hierarchy, one that does not exist yet. Raises KnowledgeBaseError where the
         model wrote nothing that can be used.

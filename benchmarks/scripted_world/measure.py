@@ -56,7 +56,7 @@ def tri_rag_calls(trace: Trace, most_rounds: int) -> int:
 
 
 def t2rag_calls(trace: Trace) -> int:
-    """T²RAG's Algorithm 1: the decomposition, one resolution a round, the answer."""
+    """Return T²RAG's Algorithm 1: the decomposition, one resolution a round, the answer."""
     resolved = any("no triplet to resolve" in note for note in trace.notes)
     return 2 + (0 if resolved else len(trace.steps))
 
@@ -80,7 +80,7 @@ def trig_nav_calls(trace: Trace) -> int:
 
 
 def calls_of(name: str, settings: Settings, graph: TopicGraph | None) -> Callable[[Trace], int]:
-    """The rule of one loop; `graph` is TH-RAG's."""
+    """Return the rule of one loop; `graph` is TH-RAG's."""
     if name == "ras":
         return lambda trace: ras_calls(trace, settings.ras.max_rounds)
     if name == "tri_rag":
@@ -92,7 +92,8 @@ def calls_of(name: str, settings: Settings, graph: TopicGraph | None) -> Callabl
 
 
 def rounds_fit(name: str, record: QuestionRecord, trace: Trace) -> bool:
-    """Whether a loop that a perfect model drives took no more rounds than its questions need.
+    """Return whether a loop that a perfect model drives took no more rounds than its questions
+    need.
 
     T²RAG's are exactly the facts in a row. RAS and Tri-RAG search for the question itself first,
     and then for one missing fact a round. TH-RAG has one round. Trig-Nav solves a chain a triple a
@@ -117,7 +118,7 @@ class Answered:
 
     @property
     def right(self) -> bool:
-        """Whether the answer is an exact match."""
+        """Return whether the answer is an exact match."""
         return self.outcome == "right"
 
 
@@ -162,7 +163,8 @@ class Conditions:
 async def answer_all(
     name: str, settings: Settings, given: Conditions, reach: Sequence[bool]
 ) -> tuple[list[Answered], dict[str, Any]]:
-    """Index the world and answer its questions; also what `summarise` cannot see in the answers.
+    """Return the index the world and answer its questions; also what `summarise` cannot see in the
+    answers.
 
     The same model indexes and answers, so its errors are in the index too. reach: of
     `reach.questions_in_reach`, known before any question is asked.
@@ -198,7 +200,9 @@ def _outcome(record: QuestionRecord, trace: Trace, last: dict[str, bool]) -> str
 
 
 def summarise(done: Sequence[Answered]) -> dict[str, Any]:
-    """Figures of the answers: EM with its interval, outcomes, calls and rounds, all by hops too."""
+    """Return figures of the answers: EM with its interval, outcomes, calls and rounds, all by hops
+    too.
+    """
     outcomes = Counter(item.outcome for item in done)
     reached = [item.right for item in done if item.in_reach]
     return {

@@ -1,4 +1,4 @@
-"""Which questions a method can answer at all, by the corpus and the method's limits alone.
+"""The questions that a method can answer at all, by the corpus and the method's limits alone.
 
 Nothing here runs a loop: what a loop found or answered does not enter, so a loop that loses a
 question within reach is seen.
@@ -29,7 +29,7 @@ SENTENCES = (10, 30, 50, 100, 200)
 async def questions_in_reach(
     name: str, settings: Settings, given: Conditions, folder: Path
 ) -> list[bool]:
-    """Whether a loop's method can answer each question with a model that never errs.
+    """Return whether a loop's method can answer each question with a model that never errs.
 
     RAS, T²RAG and Trig-Nav can ask for any fact of the corpus. folder: for TH-RAG's hierarchy, one
     that does not exist yet.
@@ -44,7 +44,8 @@ async def questions_in_reach(
 
 
 def has_conditions(record: QuestionRecord, most: int) -> bool:
-    """Whether Tri-RAG's searches can name a condition of each fact that the question rests on.
+    """Return whether Tri-RAG's searches can name a condition of each fact that the question rests
+    on.
 
     A condition names what its claim is about. So each fact must be about a name that stands in the
     question or is the object of a fact found before, and there may be no more of them than the
@@ -60,7 +61,7 @@ def has_conditions(record: QuestionRecord, most: int) -> bool:
 def _is_told(
     record: QuestionRecord, given: Conditions, index: HierarchyIndex, settings: ThRagSettings
 ) -> bool:
-    """Whether TH-RAG's one retrieval brings every fact of the question.
+    """Return whether TH-RAG's one retrieval brings every fact of the question.
 
     Searched are the sentences under all subtopics of its facts, which is the right choice; of these
     the K_1 nearest to the question count, and the K_2 first passages around them.
@@ -79,13 +80,14 @@ def _is_told(
 
 
 async def _gold_hierarchy(given: Conditions, folder: Path) -> HierarchyIndex:
-    """The index that a model without errors writes."""
+    """Return the index that a model without errors writes."""
     loops = WorldLoops(given.world, given.topics, WorldModel(given.world), given.encoder)
     return await loops.hierarchy(folder)
 
 
 async def th_rag_reach(given: Conditions, folder: Path) -> list[dict[str, Any]]:
-    """Shares of the questions all of whose facts TH-RAG retrieves, one row a ranking and K_1.
+    """Return the shares of the questions all of whose facts TH-RAG retrieves, one row a ranking and
+    K_1.
 
     All sentences are searched, which is what a model's choice of the right topics can only narrow;
     K_2 is the loop's. folder: for the hierarchy.
@@ -111,7 +113,7 @@ def _shares(
 
 
 def told_by(world: GoldWorld, evidence: Sequence[EvidenceSentence], passages: int) -> set[Triple]:
-    """The facts on the sentences' edges and in the first K_2 different passages around them."""
+    """Return facts on the sentences' edges and in the first K_2 different passages around them."""
     around = list(dict.fromkeys(item.chunk for item in evidence))[:passages]
     told = {fact for p in around for fact in world.facts[passage_text(p.title, p.text)]}
     return told.union(*(item.triples for item in evidence))

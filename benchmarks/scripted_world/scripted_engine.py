@@ -34,7 +34,8 @@ WIDE_HASH = "wide-hash"
 
 
 def prompt_text(request: Request, decode: Callable[[list[int]], str] | None = None) -> str:
-    """What a request asks, as text: its prompt, its messages one after the other, or its ids.
+    """Return what a request asks, as text: its prompt, its messages one after the other, or its
+    ids.
 
     decode: turns ids into text; needed for requests that are ids.
     """
@@ -67,7 +68,7 @@ class ScriptedEngine:
         self._waiting = 0
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion a request; an exception of the script passes through."""
+        """Return one completion for each request; an exception of the script passes through."""
         self.requests += requests
         self._waiting += len(requests)
         self.most_at_once = max(self.most_at_once, self._waiting)
@@ -98,12 +99,12 @@ class ScriptedEngine:
         """Nothing to stop."""
 
     def count_tokens(self, text: str) -> int:
-        """Words."""
+        """Return words."""
         return len(text.split())
 
 
 def text_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
-    """The prompt as plain text, for scripts that read it."""
+    """Return the prompt as plain text, for scripts that read it."""
     prompt = plan_prompt(history) if task == "plan" else answer_prompt(history)
     return ReaderInput(Request(prompt=prompt, sampling=sampling))
 
@@ -116,7 +117,7 @@ class TitleRetriever:
         self.queries: list[str] = []
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
-        """Hits by title."""
+        """Return the hits by title."""
         self.queries += queries
         found = [[p for p in self.passages if p.title in query][:top_k] for query in queries]
         return [[Hit(passage, 1.0) for passage in passages] for passages in found]
@@ -132,7 +133,7 @@ class Spoiler:
         self._name = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
 
     def wrong(self, text: str, draw: random.Random) -> str:
-        """The text with one name, or its one word, replaced by another."""
+        """Return the text with one name, or its one word, replaced by another."""
         if text in _OPPOSITES:
             return _OPPOSITES[text]
         places = list(self._name.finditer(text))
@@ -143,7 +144,7 @@ class Spoiler:
         return text[: place.start()] + other + text[place.end() :]
 
     def malformed(self, text: str, draw: random.Random) -> str:
-        """What a model that lost its way writes in place of the text."""
+        """Return what a model that lost its way writes in place of the text."""
         forms = (
             "",
             text[: len(text) // 2],
@@ -189,7 +190,7 @@ class RememberingEncoder(SentenceEncoder):
 
 
 def open_encoder(name: str) -> RememberingEncoder:
-    """The encoder of this name, `wide-hash` too."""
+    """Return the encoder of this name, `wide-hash` too."""
     return RememberingEncoder(
         WideHashEncoder() if name == WIDE_HASH else load_sentence_encoder(name)
     )

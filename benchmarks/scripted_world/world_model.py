@@ -88,7 +88,7 @@ class WorldModel:
         }
 
     def __call__(self, request: Request) -> str:
-        """The output for a request."""
+        """Return the output for a request."""
         prompt = prompt_text(request, self.decode)
         write = self.writer(prompt)
         kind = write.__name__
@@ -99,7 +99,7 @@ class WorldModel:
         return self.spoiler.spoil(write(prompt), draw) if errs else write(prompt)
 
     def writer(self, prompt: str) -> Writer:
-        """What answers this prompt; its name is the request's kind."""
+        """Return what answers this prompt; its name is the request's kind."""
         if prompt.startswith(PLAN_INSTRUCTION):
             return self.plan
         if prompt.startswith(ANSWER_INSTRUCTION):
@@ -110,7 +110,7 @@ class WorldModel:
         return self.by_last_line.get(last, self.answer)
 
     def plan(self, prompt: str) -> str:
-        """The sub-question of the first fact that is not known yet (RAS eq. 2).
+        """Return the sub-question of the first fact that is not known yet (RAS eq. 2).
 
         One that was asked in vain is asked in other words: the fact as an open triplet's.
         """
@@ -126,34 +126,35 @@ class WorldModel:
         return format_plan(Plan(PlanAction.SUBQ, asked[0]))
 
     def answer(self, prompt: str) -> str:
-        """The answer that follows from the facts in the prompt."""
+        """Return the answer that follows from the facts in the prompt."""
         record = self.record(prompt)
         return (record and answer_from(record, self.world.stated(prompt))) or UNKNOWN
 
     def triples(self, prompt: str) -> str:
-        """The gold triples of the text."""
+        """Return the gold triples of the text."""
         return format_triples(self.world.facts.get(value_of(prompt, "Text"), []))
 
     def conditions(self, prompt: str) -> str:
-        """The gold triples of the text as condition triplets, without proofs."""
+        """Return the gold triples of the text as condition triplets, without proofs."""
         facts = self.world.facts.get(value_of(prompt, "Text"), [])
         return format_conditions(
             [ConditionTriplet(anchor(f.subject, f.predicate), "", claim(f)) for f in facts]
         )
 
     def decompose(self, prompt: str) -> str:
-        """The question's query triplets; a word without any where it needs none."""
+        """Return the question's query triplets; a word without any where it needs none."""
         record = self.record(prompt)
         steps = steps_of(record) if record else []
         return format_query_triplets([step.open for step in steps]) or NOTHING
 
     def resolve(self, prompt: str) -> str:
-        """The open triplet as the context fills it."""
+        """Return the open triplet as the context fills it."""
         [clue] = parse_query_triplets(value_of(prompt, "Open")).triplets
         return format_resolution(fill(clue, self.world.stated(prompt)))
 
     def resolve_clues(self, prompt: str) -> str:
-        """The searchable clues as the context fills them, and the fuzzy ones one step further.
+        """Return the searchable clues as the context fills them, and the fuzzy ones one step
+        further.
 
         As the instruction says, a fuzzy clue becomes searchable and no more in one call.
         """
@@ -175,17 +176,17 @@ class WorldModel:
         return format_clues(resolved, searchable) or "The context resolves no clue."
 
     def judge_gap(self, prompt: str) -> str:
-        """The facts that are missing beside those that the prompt tells."""
+        """Return the facts that are missing beside those that the prompt tells."""
         record = self.record(prompt)
         return format_gap(missing(record, self.world.stated(prompt)) if record else [])
 
     def topic(self, prompt: str) -> str:
-        """The topic of the entity's kind; values such as dates are measures."""
+        """Return the topic of the entity's kind; values such as dates are measures."""
         topic = self.world.topics.get(value_of(prompt, "Entity"), Topic("Measures", "Value"))
         return format_topic(topic)
 
     def subquery(self, prompt: str) -> str:
-        """The sub-question that the document answers and that was not asked before."""
+        """Return the sub-question that the document answers and that was not asked before."""
         question = value_of(prompt, "Question")
         record = self.world.asked.get(question)
         told = self.world.facts.get(value_of(prompt, "Document"), [])
@@ -197,7 +198,7 @@ class WorldModel:
         return asked[0] if asked else question
 
     def thought(self, prompt: str) -> str:
-        """The last fact found that no thought has told yet, or the answer (IRCoT)."""
+        """Return the last fact found that no thought has told yet, or the answer (IRCoT)."""
         record, facts, answer = self._settled(prompt)
         if record is None or answer:
             return f"So the answer is: {answer or UNKNOWN}."
@@ -206,14 +207,16 @@ class WorldModel:
         return claim(found[-1]) if found else unanswered(record, facts)[0]
 
     def action(self, prompt: str) -> str:
-        """A search for the first fact that is missing, or the answer (ReAct)."""
+        """Return a search for the first fact that is missing, or the answer (ReAct)."""
         record, facts, answer = self._settled(prompt)
         if record is None or answer:
             return f"I know enough.\nAction: Finish[{answer or UNKNOWN}]"
         return f"I need one more fact.\nAction: Search[{unanswered(record, facts)[0]}]"
 
     def follow_up(self, prompt: str) -> str:
-        """The sub-question of the first fact that no intermediate answer tells, or the answer."""
+        """Return the sub-question of the first fact that no intermediate answer tells, or the
+        answer.
+        """
         record = self.record(prompt)
         asked = labelled(prompt, "Follow up")
         answers = labelled(prompt, "Intermediate answer")
@@ -232,18 +235,20 @@ class WorldModel:
         return f"Follow up: {unanswered(record, facts)[0]}"
 
     def _settled(self, prompt: str) -> tuple[QuestionRecord | None, list[Triple], str | None]:
-        """The prompt's question, the facts that it states, and the answer that these settle."""
+        """Return prompt's question, the facts that it states, and the answer that these settle."""
         record = self.record(prompt)
         facts = self.world.stated(prompt)
         return record, facts, answer_from(record, facts) if record else None
 
     def record(self, prompt: str) -> QuestionRecord | None:
-        """The record of the question that the prompt asks last; None for one it never heard."""
+        """Return record of the question that the prompt asks last; None for one it never heard."""
         return self.world.asked.get(value_of(prompt, "Question"))
 
 
 def missing(record: QuestionRecord, facts: Collection[Triple]) -> list[QueryTriplet]:
-    """A question's open triplets that no fact resolves, with what the others found filled in."""
+    """Return a question's open triplets that no fact resolves, with what the others found filled
+    in.
+    """
     steps = steps_of(record)
     known = [step for step in steps if fill(step.found, facts) is not None]
     values = {
@@ -256,25 +261,25 @@ def missing(record: QuestionRecord, facts: Collection[Triple]) -> list[QueryTrip
 
 
 def unanswered(record: QuestionRecord, facts: Collection[Triple]) -> list[str]:
-    """The sub-questions of the facts that are not known yet."""
+    """Return the sub-questions of the facts that are not known yet."""
     parts = zip(record.evidences, record.question_decomposition, strict=True)
     return [part.question for fact, part in parts if fact not in facts]
 
 
 def labelled(prompt: str, label: str) -> list[str]:
-    """What the lines with this label say after the last question, each on one line."""
+    """Return what the lines with this label say after the last question, each on one line."""
     lines = prompt.rpartition("Question:")[2].splitlines()
     return [one_line(line.partition(":")[2]) for line in lines if line.startswith(f"{label}:")]
 
 
 def value_of(prompt: str, label: str) -> str:
-    """What the last line with this label says, on one line; '' where there is none."""
+    """Return what the last line with this label says, on one line; '' where there is none."""
     lines = [line for line in prompt.splitlines() if line.startswith(f"{label}:")]
     return one_line(lines[-1].partition(":")[2]) if lines else ""
 
 
 def last_label(prompt: str, labels: Collection[str]) -> str:
-    """Which of the labels stands last."""
+    """Return which of the labels stands last."""
     starts = (line.partition(":")[0] for line in reversed(prompt.splitlines()))
     return next((start for start in starts if start in labels), "")
 
@@ -297,19 +302,19 @@ class SubQuestionWriters:
         return NOTHING
 
     def judge(self, prompt: str) -> str:
-        """The missing facts as questions of their own, those that share an unknown in one."""
+        """Return missing facts as questions of their own, those that share an unknown in one."""
         record = self.model.record(prompt)
         told = "\n".join(li for li in prompt.splitlines() if not li.startswith("Claimed:"))
         groups = segments(missing(record, self.model.world.stated(told))) if record else []
         return "\n".join(self._question(group, record) for group in groups) or ENOUGH
 
     def decompose(self, prompt: str) -> str:
-        """The triples of a sub-question that it made up, else of a question of the world."""
+        """Return the triples of a sub-question that it made up, else of a question of the world."""
         made = self.made.get(value_of(prompt, "Question"))
         return format_query_triplets(made) if made else self.model.decompose(prompt)
 
     def _question(self, group: list[QueryTriplet], record: QuestionRecord | None) -> str:
-        """As the world asks for it, where it does: a single fact about something known."""
+        """Return it as the world asks for it, where it does: one fact about something known."""
         assert record is not None
         steps = zip(record.evidences, record.question_decomposition, strict=True)
         asked = [step.question for fact, step in steps if fits(group[0], fact)]

@@ -141,7 +141,7 @@ def _read(folder: Path, kind: str) -> Iterator[object]:
 
 
 def _samples(shard: Path, kind: str) -> Iterator[RasSample | TriplesSample]:
-    """The samples that a shard made, read from its items."""
+    """Yield the samples that a shard made, read from its items."""
     with open(shard / ITEMS, "rb") as lines:
         for line in lines:
             if kind == "triples":
@@ -167,7 +167,7 @@ def _check(folder: Path, kind: str) -> int:
 
 
 def _write(folder: Path, kind: str) -> int:
-    """Splits, and the figures of the card, of the samples of `label`."""
+    """Return splits, and the figures of the card, of the samples of `label`."""
     out = folder / "write"
     out.mkdir(exist_ok=True)
 

@@ -57,12 +57,12 @@ class EngineRunSettings(FiledSettings):
         object.__setattr__(self, "concurrencies", tuple(self.concurrencies))
 
     def documents_of(self, concurrency: int) -> int:
-        """How many documents a concurrency gets."""
+        """Return how many documents a concurrency gets."""
         return self.documents_one if concurrency == 1 else self.documents
 
 
 def requests_of(settings: EngineRunSettings, passages: Sequence[Passage]) -> list[Request]:
-    """Extractions, no two alike."""
+    """Return extractions, no two alike."""
     make_request = triples_requests(Component.open(settings.t2t, "t2t"))
     requests = [make_request(passage) for passage in passages]
     return [
@@ -76,7 +76,7 @@ def requests_of(settings: EngineRunSettings, passages: Sequence[Passage]) -> lis
 
 
 def shares(settings: EngineRunSettings, requests: Sequence[Request]) -> dict[int, list[Request]]:
-    """Each concurrency's own requests: what one has read no other finds in a cache."""
+    """Return each concurrency's own requests: what one has read no other finds in a cache."""
     taken, start = {}, 0
     for concurrency in settings.concurrencies:
         end = start + settings.documents_of(concurrency)
@@ -86,7 +86,7 @@ def shares(settings: EngineRunSettings, requests: Sequence[Request]) -> dict[int
 
 
 def open_contestant(name: str, settings: EngineRunSettings) -> Engine:
-    """The engine of a name, loaded."""
+    """Return the engine of a name, loaded."""
     adapters = {T2T_ADAPTER: settings.t2t}
     if name == "transformers":
         from inference.engines.transformers.engine import TransformersEngine
@@ -111,7 +111,9 @@ class Written(NamedTuple):
 
 
 def figures_of(outputs: Sequence[Written], seconds: float) -> dict[str, float]:
-    """Speeds, and how many outputs parse: nothing malformed but, of one that was cut, its end."""
+    """Return speeds, and how many outputs parse: nothing malformed but, of one that was cut, its
+    end.
+    """
     parsed = [parse_triples(output.text) for output in outputs]
     readable = [p.malformed <= output.cut for p, output in zip(parsed, outputs, strict=True)]
     return {
@@ -208,7 +210,9 @@ def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
 
 
 def resident_memory() -> int:
-    """Bytes that this process and all its children hold now; pages that they share count twice."""
+    """Return the bytes that this process and all its children hold now; pages that they share count
+    twice.
+    """
     this = psutil.Process()
     return sum(process.memory_info().rss for process in (this, *this.children(recursive=True)))
 

@@ -52,7 +52,7 @@ class StepTimes(TrainerCallback):
 
 
 def component_of(config: Path) -> str:
-    """The training that a recipe is for, from its file's name.
+    """Return the training that a recipe is for, from its file's name.
 
     Raises:
         ValueError: it is for none of the three.

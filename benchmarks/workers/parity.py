@@ -24,14 +24,14 @@ class GraphLLMStep:
         self, workload: Workload, settings: StepSettings, dtype: str, graph: bool = True
     ) -> None:
         config = model_config(settings, workload.features.shape[1], graph)
-        self.module = GraphLLM.from_config(config, dtype=dtype)
+        self.module = GraphLLM.from_config(config, dtype=dtype).train()
         self.workload = workload
         self.collate = Collator(
             int(workload.tokenizer.pad_token_id), workload.features if graph else None
         )
 
     def batch(self, indices: Sequence[int]) -> Batch:
-        """The batch as the trainer hands it to the model."""
+        """Return the batch as the trainer hands it to the model."""
         batch = self.collate([self.workload.samples[index] for index in indices])
         del batch["sample_ids"]
         return batch
@@ -97,7 +97,7 @@ def stir_adapters(module: nn.Module, seed: int) -> None:
 
 
 def our_outcome(step: GraphLLMStep, batch: Sequence[int]) -> Outcome:
-    """What our step gives."""
+    """Return what our step gives."""
     output = step.module(**step.batch(batch))
     return Outcome(
         output.loss.detach(), output.logits.detach(), _gradients(step.module, output.loss)
@@ -105,7 +105,7 @@ def our_outcome(step: GraphLLMStep, batch: Sequence[int]) -> Outcome:
 
 
 def loop_outcome(step: PerSampleLoopStep, batch: Sequence[int]) -> Outcome:
-    """What the loop gives, its logits picked where they predict a label."""
+    """Return what the loop gives, its logits picked where they predict a label."""
     output, labels = step.output(batch)
     assert output.loss is not None and output.logits is not None
     predicts = labels[:, 1:] != IGNORE_INDEX
@@ -114,7 +114,7 @@ def loop_outcome(step: PerSampleLoopStep, batch: Sequence[int]) -> Outcome:
 
 
 def compare(ours: Outcome, loop: Outcome) -> Parity:
-    """Differences between two outcomes of the same parameters."""
+    """Return the differences between two outcomes of the same parameters."""
     pairs = [(ours.gradients[name], loop.gradients[name]) for name in loop.gradients]
     loss, logits = (ours.loss, loop.loss), (ours.logits, loop.logits)
     return Parity(
@@ -126,7 +126,9 @@ def compare(ours: Outcome, loop: Outcome) -> Parity:
 
 
 def _gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
-    """Gradients of what trains; zero where the loss does not reach, as without a gradient."""
+    """Return gradients of what trains; zero where the loss does not reach, as without a
+    gradient.
+    """
     module.zero_grad()
     loss.backward()
     return {

@@ -20,13 +20,14 @@ PARITY_LENGTH = 24
 
 
 def random_ids(settings: PromptSettings, vocabulary: int) -> torch.Tensor:
-    """Texts [B, T] of random tokens, the same for the same seed."""
+    """Return texts [B, T] of random tokens, the same for the same seed."""
     torch.manual_seed(settings.seed)
     return torch.randint(10, vocabulary, (settings.batch_size, settings.length))
 
 
 def parity(settings: PromptSettings) -> dict[str, float]:
-    """Difference of loss, and of gradient relative to its norm, between ours and the literal form.
+    """Return the difference of loss, and of gradient relative to its norm, between ours and the
+    literal form.
 
     In float64, as far as the backbone's own float32 islands allow.
     """
@@ -49,7 +50,9 @@ def parity(settings: PromptSettings) -> dict[str, float]:
 
 
 def measure(name: str, settings: PromptSettings) -> dict[str, Any]:
-    """Seconds of each optimizer step after one warm-up step, and the peak of resident memory."""
+    """Return the seconds of each optimizer step after one warm-up step, and the peak of resident
+    memory.
+    """
     step = build(name, settings)
     parameters = [p for p in step.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE)

@@ -54,13 +54,13 @@ class PromptStep(Protocol):
 
 
 def token_loss(backbone: PreTrainedModel, hidden_states: Tensor, input_ids: Tensor) -> Tensor:
-    """The mean loss of every token but the first, the same for all contestants."""
+    """Return the mean loss of every token but the first, the same for all contestants."""
     head = cast(nn.Module, backbone.get_output_embeddings())
     return step_loss(hidden_states, input_ids, head, config=backbone.config)
 
 
 def deep_prompt(backbone: PreTrainedModel, settings: PromptSettings) -> DeepPrompt:
-    """A random prompt for every layer, the same for the same seed."""
+    """Return a random prompt for every layer, the same for the same seed."""
     torch.manual_seed(settings.seed)
     config = backbone.config.get_text_config()
     return DeepPrompt(settings.num_tokens, range(config.num_hidden_layers), config.hidden_size)
@@ -78,7 +78,7 @@ class Ours:
             self.backbone.train()
 
     def loss(self, input_ids: Tensor) -> Tensor:
-        """Tokens alone run through the layers."""
+        """Return the tokens alone run through the layers."""
         states = cast(DeepPrompt, self.module).states(self.backbone)
         output = self.backbone.get_decoder()(
             input_ids=input_ids, use_cache=False, deep_prompt=states
@@ -89,7 +89,7 @@ class Ours:
 def literal_hidden_states(
     backbone: PreTrainedModel, embeddings: Tensor, input_ids: Tensor, checkpointing: bool = False
 ) -> Tensor:
-    """Last hidden states [B, T, d] of texts without padding, under E [layers, n, d].
+    """Return the last hidden states [B, T, d] of texts without padding, under E [layers, n, d].
 
     Tri-RAG's eq. 5 to 7 to the letter: prepend E_l, run the whole layer, drop the prompt's outputs.
 
@@ -152,7 +152,7 @@ class PeftPrefix:
         self.module: nn.Module = get_peft_model(self.backbone, config)
 
     def loss(self, input_ids: Tensor) -> Tensor:
-        """The library's own forward pass and loss."""
+        """Return the library's own forward pass and loss."""
         mask = torch.ones_like(input_ids)
         output: Any = self.module(input_ids=input_ids, attention_mask=mask, labels=input_ids)
         return cast(Tensor, output.loss)
@@ -182,12 +182,12 @@ class InputPrompt:
 
 
 def frozen(settings: PromptSettings) -> PreTrainedModel:
-    """The backbone, frozen."""
+    """Return the backbone, frozen."""
     return load_backbone(settings.backbone, settings.dtype).requires_grad_(False)
 
 
 def build(name: str, settings: PromptSettings) -> PromptStep:
-    """A contestant by its name."""
+    """Return a contestant by its name."""
     checkpointing = name.endswith("_checkpointing")
     kind = name.removesuffix("_checkpointing")
     if kind == "input_prompt":

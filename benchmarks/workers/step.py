@@ -20,7 +20,7 @@ LEARNING_RATE = 1e-4
 
 
 def build_step(contestant: Contestant, workload: Workload, settings: StepSettings) -> StepModel:
-    """The contestant's model; only its own libraries are imported, as memory is measured."""
+    """Return the contestant's model; only its own libraries are imported, as memory is measured."""
     if contestant.kind == "pyg":
         from benchmarks.peers.pyg import GRetrieverStep
 
@@ -40,7 +40,9 @@ def build_step(contestant: Contestant, workload: Workload, settings: StepSetting
 
 
 def measure(contestant: Contestant, workload: Workload, settings: StepSettings) -> dict[str, Any]:
-    """Seconds of each optimizer step after one warm-up step, and the peak of resident memory."""
+    """Return the seconds of each optimizer step after one warm-up step, and the peak of resident
+    memory.
+    """
     step = build_step(contestant, workload, settings)
     parameters = [p for p in step.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE)

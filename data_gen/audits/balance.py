@@ -72,7 +72,7 @@ _KINDS = {
 def beside_paper(
     figures: Mapping[tuple[str, str], Mapping[str, float]], labels: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """Rows of Table 4: what, the paper's figure and this set's, for plans and for answers.
+    """Return rows of Table 4: what, the paper's figure and this set's, for plans and for answers.
 
     figures: distributions by task and name, as `Spread.figures` gives them. labels: plans by kind.
     """
@@ -130,7 +130,9 @@ class Balance:
         )
 
     def findings(self) -> list[Finding]:
-        """Kinds that are missing or far from the paper's share, and what steps alone foretell."""
+        """Return the kinds that are missing or far from the paper's share, and what steps alone
+        foretell.
+        """
         if not self.labels:
             return []
         return [self._missing(), self._far(), self._foretold(), self._first_plans()]
@@ -209,7 +211,7 @@ class Graphs:
                 self._empty[name].offer(Example((seen.place,)))
 
     def findings(self) -> list[Finding]:
-        """Samples with a history but without a triple."""
+        """Return the samples with a history but without a triple."""
         found = []
         for name, (severity, unit, what, remedy) in _KINDS.items():
             empty = self._empty[name]

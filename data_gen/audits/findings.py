@@ -1,4 +1,4 @@
-"""What an audit finds: how much of the data has a fault, how bad that is, and samples to read."""
+"""The findings of an audit: the share of faulty data, the severity, and samples to read."""
 
 import random
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Severity(StrEnum):
-    """How bad a finding is; `OK` where a check found nothing."""
+    """The severity of a finding; `OK` where a check found nothing."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -54,13 +54,13 @@ class Finding:
 
 
 def graded(severity: Severity, count: int) -> Severity:
-    """The severity where anything was found, else OK."""
+    """Return the severity where anything was found, else OK."""
     return severity if count else Severity.OK
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How many examples a finding shows, and the seed that they are drawn by."""
+    """The number of examples of a finding, and the seed that they are drawn by."""
 
     size: int = 3
     seed: int = 0
@@ -84,10 +84,10 @@ class Reservoir:
             self._kept[position] = example
 
     def examples(self) -> list[Example]:
-        """The kept ones in the order of their places."""
+        """Return the kept ones in the order of their places."""
         return sorted(self._kept, key=lambda example: example.places)
 
 
 def errors(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings that harm a training."""
+    """Return the findings that harm a training."""
     return [finding for finding in findings if finding.severity is Severity.ERROR]

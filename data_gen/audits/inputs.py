@@ -30,7 +30,7 @@ MOST_RAW_CHARACTERS = 500
 
 @dataclass(frozen=True)
 class Kind:
-    """How records of one contract are audited.
+    """The audit of records of one contract.
 
     prompt, label: the texts that a model reads and writes; they raise ValueError on a blank field.
     owner: the question's or passage's id, whose records share a split.
@@ -80,7 +80,7 @@ HELPERS = Kind(
 
 
 def kind_of(record: Any) -> Kind | None:
-    """The kind of a JSON object, known by a field that only it has; None for another object."""
+    """Return kind of a JSON object, known by a field that only it has; None for another object."""
     if not isinstance(record, dict):
         return None
     by_field = {
@@ -98,7 +98,7 @@ class SplitFile:
 
 
 def split_files(arguments: Sequence[str]) -> list[SplitFile]:
-    """The files that arguments name: folders with train, dev and test files, or SPLIT=FILE.
+    """Return the files that arguments name: folders with train, dev and test files, or SPLIT=FILE.
 
     Raises ValueError for a folder without any such file or another split's name, and
     FileNotFoundError.
@@ -139,7 +139,7 @@ def _refuse_twice(files: Sequence[SplitFile]) -> None:
 
 
 def common_kind(files: Sequence[SplitFile]) -> Kind:
-    """The kind that all files are of. Raises ValueError for a mixture or where none is known."""
+    """Return kind that all files are of. Raises ValueError for a mixture or where none is known."""
     kinds = {file.path: kind for file in files if (kind := file_kind(file.path)) is not None}
     if not kinds:
         names = ", ".join(str(file.path) for file in files)
@@ -157,7 +157,7 @@ def common_kind(files: Sequence[SplitFile]) -> Kind:
 
 
 def file_kind(path: Path) -> Kind | None:
-    """The kind of the first record that is of a known one."""
+    """Return the kind of the first record that is of a known one."""
     with path.open("rb") as lines:
         for line in lines:
             try:
@@ -170,13 +170,15 @@ def file_kind(path: Path) -> Kind | None:
 
 
 def count_lines(path: Path) -> int:
-    """How many lines a file has, the last one's break missing or not."""
+    """Return how many lines a file has, the last one's break missing or not."""
     with path.open("rb") as lines:
         return sum(1 for _ in lines)
 
 
 def fetch(files: Sequence[SplitFile], places: Collection[Place]) -> dict[Place, Any]:
-    """The records at these places; what is not JSON comes as its text, cut after 500 characters."""
+    """Return the records at these places; what is not JSON comes as its text, cut after 500
+    characters.
+    """
     found: dict[Place, Any] = {}
     for position, file in enumerate(files):
         wanted = {place.line for place in places if place.file == position}
@@ -206,7 +208,7 @@ class QuestionFiles:
         self.broken: list[str] = []
 
     def questions(self, files: Sequence[Path | NamedPath]) -> Iterator[QuestionRecord]:
-        """The whole questions of the files. Raises FileNotFoundError."""
+        """Yield the whole questions of the files. Raises FileNotFoundError."""
         for file in files:
             named = file if isinstance(file, NamedPath) else NamedPath("contract", str(file))
             for record in read_questions(named.name, named.path, self._skip):
@@ -217,7 +219,9 @@ class QuestionFiles:
         self.broken.append(str(error))
 
     def findings(self) -> list[Finding]:
-        """Questions that could not be read, and so were compared with nothing; none without any."""
+        """Return questions that could not be read, and so were compared with nothing; none without
+        any.
+        """
         if not self.read and not self.broken:
             return []
         count = len(self.broken)

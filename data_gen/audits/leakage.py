@@ -41,7 +41,7 @@ _SPLIT_REMEDY = "split by a key that all its samples share (data_gen/builds/writ
 
 
 class HeldOut:
-    """What test questions forbid; `known` says whether there are any.
+    """The keys that test questions forbid; `known` says whether there are any.
 
     questions: them, for what source questions share with them.
     """
@@ -61,7 +61,7 @@ class HeldOut:
 
 
 def _openings(record: QuestionRecord) -> set[int]:
-    """Hashes of each supporting passage's wording, whole and cut after any word.
+    """Return the hashes of each supporting passage's wording, whole and cut after any word.
 
     A builder may have cut the passage (`--max-words`); a cut of fewer than
     `FEWEST_WORDS_OF_A_CUT` words is not known again.
@@ -91,7 +91,7 @@ class SharedFacts:
         self._leaking: dict[Leak, set[int]] = {leak: set() for leak in _FINDINGS}
 
     def compared(self, questions: Iterable[QuestionRecord]) -> Iterator[QuestionRecord]:
-        """The source questions as they came; each is compared on its way."""
+        """Yield the source questions as they came; each is compared on its way."""
         for record in questions:
             if self._applies:
                 self._compare(record)
@@ -111,7 +111,7 @@ class SharedFacts:
             self._leaking[Leak.HOP].add(text_hash(owner))
 
     def findings(self, table: RecordTable) -> list[Finding]:
-        """What was found; nothing without test questions, or in a set of passages."""
+        """Return what was found; nothing without test questions, or in a set of passages."""
         if not self._applies:
             return []
         owners = table.column("owner")
@@ -139,13 +139,15 @@ class SharedFacts:
 
 
 def split_numbers(table: RecordTable, files: Sequence[SplitFile]) -> Hashes:
-    """The number of each record's split."""
+    """Return the number of each record's split."""
     of_file = np.array([SPLITS.index(file.split) for file in files], dtype=np.uint64)
     return of_file[table.files().astype(np.intp)]
 
 
 def split_leakage(table: RecordTable, files: Sequence[SplitFile], choice: Choice) -> list[Finding]:
-    """Questions or passages in more than one split: by id, and by wording under different ids."""
+    """Return questions or passages in more than one split: by id, and by wording under different
+    ids.
+    """
     splits = split_numbers(table, files)
     owners, wordings = table.column("owner"), table.column("wording")
     shared = keys_with_two_values(owners, splits)
@@ -183,7 +185,7 @@ def _leak(
 
 
 def held_out_leakage(table: RecordTable, held_out: HeldOut, choice: Choice) -> list[Finding]:
-    """Records of test questions, or on passages that support one; nothing without any."""
+    """Return records of test questions, or on passages that support one; nothing without any."""
     if not held_out.known:
         return []
     remedy = "build again with --exclude of the same files"

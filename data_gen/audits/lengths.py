@@ -1,4 +1,4 @@
-"""How long prompts and labels are in tokens, and which do not fit a backbone."""
+"""The lengths of prompts and labels in tokens, and those that do not fit a backbone."""
 
 from collections import defaultdict
 
@@ -57,12 +57,12 @@ class Lengths:
             self._long[part].offer(Example((seen.place,), f"{tokens} tokens"))
 
     def figures(self) -> dict[str, dict[str, float]]:
-        """The distributions, by task and part."""
+        """Return the distributions, by task and part."""
         self._flush()
         return {f"{task} {part}": s.figures() for (task, part), s in sorted(self.spreads.items())}
 
     def findings(self) -> list[Finding]:
-        """What does not fit; nothing without limits."""
+        """Return what does not fit; nothing without limits."""
         self._flush()
         return [self._finding(part) for part, limit in self._limits.items() if limit is not None]
 

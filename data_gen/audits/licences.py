@@ -1,4 +1,4 @@
-"""Whether every source of an audited set has a licence, as its card says."""
+"""The check that every source of an audited set has a licence in its card."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from data_gen.sources.arguments import known_licence
 
 
 def card_files(files: Iterable[SplitFile]) -> list[Path]:
-    """The cards beside the files, there or not, each once."""
+    """Return the cards beside the files, there or not, each once."""
     return list(dict.fromkeys(file.path.parent / "card.json" for file in files))
 
 
 def card_sources(card: Path) -> list[dict[str, Any]]:
-    """The sources that a card names; none for a missing card. Raises ValueError on no card."""
+    """Return sources that a card names; none for a missing card. Raises ValueError on no card."""
     if not card.is_file():
         return []
     try:
@@ -55,7 +55,7 @@ def licence_findings(cards: Sequence[Path]) -> list[Finding]:
 
 
 def licence_of(source: dict[str, Any]) -> str:
-    """The licence that the card gives a source."""
+    """Return the licence that the card gives a source."""
     return str(source.get("licence") or "")
 
 

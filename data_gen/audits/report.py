@@ -14,7 +14,7 @@ _ORDER = list(Severity)
 
 
 def report_of(outcome: Outcome, files: Sequence[SplitFile], unit: str) -> dict[str, Any]:
-    """The report; examples' records are read from their files. `unit`: what lengths count."""
+    """Return report; examples' records are read from their files. `unit`: what lengths count."""
     places = {p for finding in outcome.findings for e in finding.examples for p in e.places}
     records = fetch(files, places)
     ordered = sorted(outcome.findings, key=lambda finding: _ORDER.index(finding.severity))
@@ -61,7 +61,7 @@ def _example(
 
 
 def finding_rows(report: Mapping[str, Any]) -> list[list[Any]]:
-    """One row a check, the worst first: severity, name, count, of, rate, what."""
+    """Return one row for each check, the worst first: severity, name, count, of, rate, what."""
     return [
         [f["severity"], f["name"], f["count"], f["of"], f"{f['rate']:.2%}", _sentence(f)]
         for f in report["findings"]
@@ -83,7 +83,7 @@ def write_report(folder: Path, report: Mapping[str, Any]) -> None:
 
 
 def report_page(report: Mapping[str, Any]) -> str:
-    """The report as Markdown."""
+    """Return the report as Markdown."""
     files = [[f["split"], f["file"], f["records"]] for f in report["files"]]
     lines = [
         f"# Audit of {report['kind']}",

@@ -35,7 +35,9 @@ from models.formats.records import QuestionRecord, RasSample, read_numbered
 def read_and_check(
     files: Sequence[SplitFile], schema: Schema, table: RecordTable
 ) -> Iterator[Seen]:
-    """Every whole record, entered in `table`; what is not whole goes to `schema` and no further."""
+    """Yield every whole record, entered in `table`; what is not whole goes to `schema` and no
+    further.
+    """
     for position, file in enumerate(files):
         table.start_file()
         on_error = partial(schema.broken, position)
@@ -55,7 +57,7 @@ def read_and_check(
 
 
 def read_again(files: Sequence[SplitFile], table: RecordTable) -> Iterator[tuple[Place, RasSample]]:
-    """The planner and answerer samples that `table` holds, from their files once more."""
+    """Yield the planner and answerer samples that `table` holds, from their files once more."""
     for position, file in enumerate(files):
         lines = table.lines(position)
         entered = 0
@@ -68,7 +70,7 @@ def read_again(files: Sequence[SplitFile], table: RecordTable) -> Iterator[tuple
 
 @dataclass(frozen=True)
 class Settings:
-    """What an audit is told beside its files.
+    """The settings of an audit beside its files.
 
     exclude: files of test questions. corpora: passages in which what unsupported sub-queries ask
     about is looked up. questions: files of the sources' questions, whose answers are known beside
@@ -87,7 +89,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an audit found, how many whole records each file has, and figures beside findings."""
+    """The findings of an audit, the number of whole records of each file, and further figures."""
 
     kind: Kind
     records: list[int]
@@ -115,7 +117,7 @@ class RasChecks:
         self._naming.see_again(place, sample)
 
     def findings(self, table: RecordTable, corpora: Sequence[Path]) -> list[Finding]:
-        """What was found."""
+        """Return the findings."""
         return [
             *self._repeats.findings(),
             *self._naming.findings(),
@@ -125,7 +127,7 @@ class RasChecks:
         ]
 
     def figures(self, lengths: Lengths) -> dict[str, Any]:
-        """RAS Table 4 beside this set, and plans by kind and number of steps before them."""
+        """Return RAS Table 4 beside this set, and plans by kind and number of steps before them."""
         spreads = {**lengths.spreads, **self._graphs.spreads}
         figures = {key: spread.figures() for key, spread in spreads.items()}
         by_steps = sorted(self._balance.by_steps.items())

@@ -25,7 +25,7 @@ _MAY_BE_BLANK = frozenset(["proof"])
 
 
 def blank_fields(value: Any, name: str = "") -> Iterator[str]:
-    """Names of a JSON object's strings without text, such as `history[0].subquery`."""
+    """Yield the names of a JSON object's strings without text, such as `history[0].subquery`."""
     if isinstance(value, str):
         if not value.strip():
             yield name
@@ -39,7 +39,9 @@ def blank_fields(value: Any, name: str = "") -> Iterator[str]:
 
 
 def label_problem(sample: RasSample) -> str:
-    """What is wrong with a plan's label in itself or beside its history; empty for nothing."""
+    """Return what is wrong with a plan's label in itself or beside its history; empty for
+    nothing.
+    """
     if sample.task != "plan":
         return ""
     plan = parse_plan(sample.label).plan
@@ -74,7 +76,7 @@ class Schema:
         self._broken.offer(Example((place,), "holds half of a surrogate pair"))
 
     def whole(self, place: Place, record: Any) -> bool:
-        """Whether no field is blank; counts the record where one is."""
+        """Return whether no field is blank; counts the record where one is."""
         names = list(blank_fields(record.to_json()))
         if names:
             self.records += 1
@@ -90,7 +92,7 @@ class Schema:
                 self._labels.offer(Example((seen.place,), problem))
 
     def findings(self) -> list[Finding]:
-        """What was found."""
+        """Return the findings."""
         found = [
             _finding(
                 "broken_record", self._broken, self.records, "records",
@@ -120,14 +122,14 @@ def _finding(name: str, found: Reservoir, of: int, unit: str, what: str, remedy:
 
 
 def shown_triples(sample: RasSample | TriplesSample) -> list[Triple]:
-    """The triples of a history, or those that are the label."""
+    """Return the triples of a history, or those that are the label."""
     if isinstance(sample, TriplesSample):
         return sample.triples
     return [triple for step in sample.history for triple in step.triples]
 
 
 def is_self_loop(triple: Triple) -> bool:
-    """Whether subject and object are one name; "Dawn (album)" and "Dawn" are two."""
+    """Return whether subject and object are one name; "Dawn (album)" and "Dawn" are two."""
     return plain_words(triple.subject) == plain_words(triple.object)
 
 
@@ -151,7 +153,7 @@ class EmptyTriples:
                 self._empty.offer(Example((seen.place,)))
 
     def findings(self) -> list[Finding]:
-        """What was found; empty labels only where triples are the label."""
+        """Return what was found; empty labels only where triples are the label."""
         loops, empty = self._loops, self._empty
         found = [
             Finding(
@@ -182,7 +184,7 @@ def label_findings(table: RecordTable, choice: Choice) -> list[Finding]:
 
 
 def contradictory_labels(table: RecordTable, choice: Choice) -> Finding:
-    """Prompts that two samples answer differently."""
+    """Return the prompts that two samples answer differently."""
     prompts, labels = table.column("prompt"), table.column("label")
     contradicted = keys_with_two_values(prompts, labels)
     examples = []
@@ -202,7 +204,7 @@ def contradictory_labels(table: RecordTable, choice: Choice) -> Finding:
 
 
 def repeated_samples(table: RecordTable, choice: Choice) -> Finding:
-    """Samples whose prompt and label an earlier one has."""
+    """Return the samples whose prompt and label an earlier one has."""
     repeats = later_repeats(table.column("prompt"), table.column("label"))
     return _repeated(
         "repeated_sample", table, np.flatnonzero(repeats), choice,
@@ -212,7 +214,7 @@ def repeated_samples(table: RecordTable, choice: Choice) -> Finding:
 
 
 def repeated_ids(table: RecordTable, choice: Choice) -> Finding:
-    """Samples whose id an earlier one has, whatever else they say."""
+    """Return the samples whose id an earlier one has, whatever else they say."""
     ids = table.column("id")
     repeats = later_repeats(ids, np.zeros(len(ids), dtype=np.uint64))
     return _repeated(

@@ -19,20 +19,22 @@ Answer = tuple[int, int]
 
 
 def asked_by(sample: RasSample) -> str:
-    """The sub-query that a plan's label asks; empty for answers and other plans."""
+    """Return the sub-query that a plan's label asks; empty for answers and other plans."""
     plan = parse_plan(sample.label).plan if sample.task == "plan" else None
     return plan.subquery if plan is not None and plan.action is PlanAction.SUBQ else ""
 
 
 def repeated_step(sample: RasSample) -> int | None:
-    """The position of the step that the label's sub-query repeats in its words; None for none."""
+    """Return the position of the step that the label's sub-query repeats in its words; None for
+    none.
+    """
     asked = wording(asked_by(sample))
     steps = [wording(step.subquery) for step in sample.history]
     return steps.index(asked) if asked and asked in steps else None
 
 
 def history_repeats(sample: RasSample) -> bool:
-    """Whether two steps of the history ask the same in their words."""
+    """Return whether two steps of the history ask the same in their words."""
     steps = [wording(step.subquery) for step in sample.history]
     return len(set(steps)) < len(steps)
 
@@ -57,7 +59,7 @@ class RepeatedSubqueries:
                 self._asked_again.offer(Example((seen.place,), f"repeats step {step}"))
 
     def findings(self) -> list[Finding]:
-        """What was found."""
+        """Return the findings."""
         again, twice = self._asked_again, self._twice
         return [
             Finding(
@@ -102,7 +104,7 @@ class NameSearch:
                 self._starts.setdefault(text_hash(words[0]), set()).add(len(words))
 
     def search(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The steps that were searched for, and those of which a text holds a name."""
+        """Return the steps that were searched for, and those of which a text holds a name."""
         wanted, held = set(self._hashes), set()
         for text in texts:
             held |= wanted.intersection(self._runs(plain_words(text).split()))
@@ -110,7 +112,7 @@ class NameSearch:
         return np.unique(steps), np.unique(steps[np.isin(hashes, list(held))])
 
     def _runs(self, words: Sequence[str]) -> Iterable[int]:
-        """Hashes of the runs of words that may be names."""
+        """Yield the hashes of the runs of words that may be names."""
         for start, word in enumerate(words):
             for length in self._starts.get(text_hash(word), ()):
                 if start + length <= len(words):
@@ -118,7 +120,7 @@ class NameSearch:
 
 
 def named_answer(answer: str) -> Answer | None:
-    """An answer that can be looked for; None for yes, no and single characters."""
+    """Return an answer that can be looked for; None for yes, no and single characters."""
     key = entity_key(answer)
     if len(key) < 2 or key in _NO_NAMES:
         return None
@@ -126,7 +128,9 @@ def named_answer(answer: str) -> Answer | None:
 
 
 def names(text: str, answer: Answer) -> bool:
-    """Whether the words of the answer stand together in `text`, as `mentions` compares them."""
+    """Return whether the words of the answer stand together in `text`, as `mentions` compares
+    them.
+    """
     key, length = answer
     words = plain_words(text).split()
     ends = range(length, len(words) + 1)
@@ -174,7 +178,6 @@ class AnswerNaming:
         (self._found if known else self._guessed).offer(Example((place,), subquery))
 
     def _answers(self, question_id: str) -> list[Answer]:
-        """The distinct answers of a question."""
         if self._sorted is None:
             owners = as_numpy(self._owners)
             order = np.argsort(owners, kind="stable")
@@ -186,7 +189,9 @@ class AnswerNaming:
         return [answer for answer in dict.fromkeys(found) if answer[1]]
 
     def findings(self) -> list[Finding]:
-        """What was found, as a share of the sub-queries whose question's answer is at hand."""
+        """Return what was found, as a share of the sub-queries whose question's answer is at
+        hand.
+        """
         of = f"sub-queries whose answer is at hand (of {self._plans} in all)"
         guessed, found = self._guessed, self._found
         return [

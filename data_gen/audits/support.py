@@ -29,7 +29,7 @@ _UNIT = "steps that ask something else than the question"
 
 
 class Support(IntEnum):
-    """What a step's own triples have to do with its sub-query.
+    """The relation of a step's own triples to its sub-query.
 
     ABOUT: one of them names what is asked about. NOTHING_NEW: none does, but an earlier step has a
     fact about it, and facts are shown once. EMPTY: there are no triples. ELSEWHERE: none of them
@@ -43,7 +43,7 @@ class Support(IntEnum):
 
 
 def support(steps: Sequence[HistoryStep], position: int) -> Support:
-    """What the triples of the step at `position` have to do with its sub-query."""
+    """Return what the triples of the step at `position` have to do with its sub-query."""
     step = steps[position]
     names = named_entities(step.subquery)
     if any(_concerns(step.subquery, names, triple) for triple in step.triples):
@@ -55,7 +55,9 @@ def support(steps: Sequence[HistoryStep], position: int) -> Support:
 
 
 def _concerns(subquery: str, names: Sequence[str], triple: Triple) -> bool:
-    """Whether a triple names what is asked about; for a question without names, shares a word."""
+    """Return whether a triple names what is asked about; for a question without names, shares a
+    word.
+    """
     fields = (triple.subject, triple.predicate, triple.object)
     if _holds(subquery, triple.subject) or any(_holds(f, name) for f in fields for name in names):
         return True
@@ -64,7 +66,7 @@ def _concerns(subquery: str, names: Sequence[str], triple: Triple) -> bool:
 
 
 def _same(subquery: str, names: Sequence[str], subject: str) -> bool:
-    """Whether the sub-query names a subject, or the subject one of its names."""
+    """Return whether the sub-query names a subject, or the subject one of its names."""
     return _holds(subquery, subject) or any(_holds(subject, name) for name in names)
 
 
@@ -96,7 +98,7 @@ class UnsupportedSteps:
                 self._names.add(key, named_entities(step.subquery))
 
     def findings(self, table: RecordTable, corpora: Sequence[Path]) -> list[Finding]:
-        """What was found; with corpora also how many ask about what no passage names."""
+        """Return what was found; with corpora also how many ask about what no passage names."""
         _, first = np.unique(as_numpy(self._keys), return_index=True)
         kinds = np.array(self._kinds, dtype=np.uint8)[first]
         found = [
@@ -148,7 +150,7 @@ class UnsupportedSteps:
 
 
 def _severity(kinds: np.ndarray) -> Severity:
-    """A warning; an error where more steps than `HARMFUL_SHARE` are without support."""
+    """Return a warning; an error where more steps than `HARMFUL_SHARE` are without support."""
     unsupported = np.isin(kinds, (Support.EMPTY, Support.ELSEWHERE)).sum()
     return Severity.ERROR if unsupported > HARMFUL_SHARE * len(kinds) else Severity.WARNING
 

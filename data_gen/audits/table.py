@@ -18,17 +18,21 @@ Mask = NDArray[np.bool_]
 
 
 def text_hash(text: str) -> int:
-    """64 bits of a text, the same in every run. Raises UnicodeEncodeError on half a surrogate."""
+    """Return 64 bits of a text, the same in every run. Raises UnicodeEncodeError on half a
+    surrogate.
+    """
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def as_numpy(values: "array[int]") -> NDArray[np.uint64]:
-    """A flat array as NumPy's unsigned 64-bit integers."""
+    """Return a flat array as NumPy's unsigned 64-bit integers."""
     return np.array(values, dtype=np.uint64)
 
 
 def _order(keys: Hashes, values: NDArray[np.uint64]) -> tuple[NDArray[np.intp], Mask, Mask]:
-    """An order by key, then value, then position; where key and value equal the one before."""
+    """Return an order by key, then value, then position; where key and value equal the one
+    before.
+    """
     order = np.lexsort((values, keys))
     same_key = keys[order][1:] == keys[order][:-1]
     same_value = values[order][1:] == values[order][:-1]
@@ -36,13 +40,13 @@ def _order(keys: Hashes, values: NDArray[np.uint64]) -> tuple[NDArray[np.intp], 
 
 
 def keys_with_two_values(keys: Hashes, values: NDArray[np.uint64]) -> Hashes:
-    """The distinct keys that stand beside more than one value, in ascending order."""
+    """Return the distinct keys that stand beside more than one value, in ascending order."""
     order, same_key, same_value = _order(keys, values)
     return np.unique(keys[order][1:][same_key & ~same_value])
 
 
 def later_repeats(keys: Hashes, values: NDArray[np.uint64]) -> Mask:
-    """Which positions hold a key and value that an earlier position holds too."""
+    """Return which positions hold a key and value that an earlier position holds too."""
     order, same_key, same_value = _order(keys, values)
     repeats = np.zeros(len(keys), dtype=np.bool_)
     repeats[order[1:][same_key & same_value]] = True
@@ -52,7 +56,7 @@ def later_repeats(keys: Hashes, values: NDArray[np.uint64]) -> Mask:
 def first_of_each_value(
     keys: Hashes, values: NDArray[np.uint64], key: np.uint64, most: int = 2
 ) -> list[int]:
-    """The first positions of `key` with values that differ, at most `most`, in order."""
+    """Return the first positions of `key` with values that differ, at most `most`, in order."""
     positions = np.flatnonzero(keys == key)
     _, first = np.unique(values[positions], return_index=True)
     return [int(position) for position in positions[np.sort(first)][:most]]
@@ -76,11 +80,11 @@ class Spread:
         self._counts.update(values)
 
     def above(self, limit: int) -> int:
-        """How many numbers are larger than the limit."""
+        """Return how many numbers are larger than the limit."""
         return sum(count for value, count in self._counts.items() if value > limit)
 
     def figures(self) -> dict[str, float]:
-        """Count, minimum, mean, median, 90th percentile and maximum, as in `card.spread`."""
+        """Return count, minimum, mean, median, 90th percentile and maximum, as in `card.spread`."""
         total = self._counts.total()
         if not total:
             return {}
@@ -96,7 +100,7 @@ class Spread:
         }
 
     def _at(self, position: int) -> int:
-        """The number at a position from 0 of the ascending order."""
+        """Return the number at a position from 0 of the ascending order."""
         for value in sorted(self._counts):
             position -= self._counts[value]
             if position < 0:
@@ -144,21 +148,21 @@ class RecordTable:
         return Seen(len(self) - 1, place, record, prompt, label)
 
     def column(self, name: str) -> Hashes:
-        """The hashes of `id`, `owner`, `wording`, `prompt` or `label`, one a record."""
+        """Return the hashes of `id`, `owner`, `wording`, `prompt` or `label`, one a record."""
         return as_numpy(self._columns[name])
 
     def files(self) -> NDArray[np.uint64]:
-        """The position of each record's file."""
+        """Return the position of each record's file."""
         ends = [*self._starts[1:], len(self)]
         counts = [end - start for start, end in zip(self._starts, ends, strict=True)]
         return np.repeat(np.arange(len(counts), dtype=np.uint64), counts)
 
     def lines(self, file: int) -> "array[int]":
-        """The lines of a file's records, ascending."""
+        """Return the lines of a file's records, ascending."""
         end = self._starts[file + 1] if file + 1 < len(self._starts) else len(self)
         return self._lines[self._starts[file] : end]
 
     def place(self, position: int) -> Place:
-        """Where the record at this position stands."""
+        """Return where the record at this position stands."""
         file = int(np.searchsorted(self._starts, position, side="right")) - 1
         return Place(file, self._lines[position])

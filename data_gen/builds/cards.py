@@ -19,7 +19,9 @@ WORDS_UNIT = "whitespace words"
 
 
 def graph_sizes(triples: Sequence[Triple]) -> tuple[int, int]:
-    """Nodes and edges of a graph; each triple counts two edges, with its inverse (RAS eq. 5)."""
+    """Return nodes and edges of a graph; each triple counts two edges, with its inverse (RAS eq.
+    5).
+    """
     nodes = {text for triple in triples for text in (triple.subject, triple.object)}
     return len(nodes), 2 * len(set(triples))
 
@@ -48,7 +50,7 @@ class TaskFigures:
                 self._subq.add(sample.label)
 
     def figures(self) -> dict[str, Any]:
-        """The column."""
+        """Return the column."""
         figures: dict[str, Any] = {
             "queries": self._steps.total(),
             "input_tokens": self._input.figures(),
@@ -76,7 +78,7 @@ class RasFigures:
         self._tasks[sample.task].add(sample)
 
     def figures(self) -> dict[str, Any]:
-        """The columns by task."""
+        """Return the columns by task."""
         return {task: figures.figures() for task, figures in self._tasks.items()}
 
 
@@ -97,7 +99,7 @@ class TriplesFigures:
             self._predicates.add(triple.predicate)
 
     def figures(self) -> dict[str, Any]:
-        """The sizes and the thirty most frequent predicates."""
+        """Return the sizes and the thirty most frequent predicates."""
         return {
             "samples": self._triples.total(),
             "input_tokens": self._input.figures(),
@@ -134,7 +136,7 @@ class ConditionsFigures:
             self._flush()
 
     def figures(self) -> dict[str, Any]:
-        """The sizes and the thirty most frequent aspects."""
+        """Return the sizes and the thirty most frequent aspects."""
         self._flush()
         sizes: Counter[int] = Counter()
         lengths: Counter[int] = Counter()
@@ -181,7 +183,7 @@ class InstructionFigures:
         self._common.add(sample.label)
 
     def figures(self) -> dict[str, Any]:
-        """The sizes and the twelve most frequent labels."""
+        """Return the sizes and the twelve most frequent labels."""
         return {
             "samples": self._labels.count,
             "sources": self._sources.distinct(),
@@ -193,7 +195,7 @@ class InstructionFigures:
 
 
 def token_counter(name: str) -> tuple[CountTokens, str]:
-    """A function that counts tokens of texts, and what it counts.
+    """Return a function that counts tokens of texts, and what it counts.
 
     `name` is a backbone whose tokenizer is used, or "words". A tokenizer that cannot be loaded
     is replaced by words, and the second value says so.
@@ -227,7 +229,7 @@ def write_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 
 def card_page(card: Mapping[str, Any]) -> str:
-    """The card as Markdown: one section a key, nested figures as tables or lists."""
+    """Return the card as Markdown: one section a key, nested figures as tables or lists."""
     lines = [f"# {card['title']}", ""]
     for key, value in card.items():
         if key != "title":

@@ -56,7 +56,7 @@ class ConditionsReading:
         self.sources = self.facts.sources
 
     def items(self) -> Iterator[PassageItem]:
-        """The candidates of every source; those of facts first."""
+        """Yield the candidates of every source; those of facts first."""
         for item in self.facts.items():
             # A shard makes the triplets of all its passages; a whole build of those that it takes.
             parted = self.deal.shard.count > 1
@@ -66,7 +66,7 @@ class ConditionsReading:
             yield from self._sentences(SENTENCES + number, source)
 
     def found(self) -> Found:
-        """What was counted so far."""
+        """Return the counts so far."""
         return self.facts.found()
 
     def look_ups(self) -> tuple[str, ...]:
@@ -107,13 +107,13 @@ class ConditionsReading:
 
 
 def facts_options(options: argparse.Namespace) -> argparse.Namespace:
-    """The options of the part of a build that goes by way of `TriplesReading`."""
+    """Return the options of the part of a build that goes by way of `TriplesReading`."""
     facts = [source for source in options.source if source.name != SENTENCE_SOURCE]
     return argparse.Namespace(**{**vars(options), "source": facts})
 
 
 def with_triplets(item: PassageItem, limit: int) -> PassageItem:
-    """A candidate with the condition triplets of its facts, where it has none yet."""
+    """Return a candidate with the condition triplets of its facts, where it has none yet."""
     if item.triplets is not None:
         return item
     sample = item.sample
@@ -121,7 +121,7 @@ def with_triplets(item: PassageItem, limit: int) -> PassageItem:
 
 
 def as_table_item(item: PassageItem, options: argparse.Namespace) -> PassageItem | None:
-    """A passage as a table of its facts, whose rows are the triplets' proofs.
+    """Return a passage as a table of its facts, whose rows are the triplets' proofs.
 
     None for one that `--tables` does not choose, or with too few facts.
     """
@@ -138,7 +138,7 @@ def as_table_item(item: PassageItem, options: argparse.Namespace) -> PassageItem
 def _chosen_triplets(
     item: PassageItem, triplets: Iterable[ConditionTriplet], limit: int
 ) -> PassageItem:
-    """The first triplets of a passage in the order of their proofs, each condition once."""
+    """Return the first triplets of a passage in the order of their proofs, each condition once."""
     text = item.sample.text
     distinct: dict[str, ConditionTriplet] = {}
     for triplet in triplets:
@@ -168,7 +168,7 @@ class _SupportingSentences:
                     self._found.add(key, value=str(index))
 
     def passages(self) -> Iterator[tuple[PassageRecord, list[str], list[int]]]:
-        """Each passage once, in the order in which they came."""
+        """Yield each passage once, in the order in which they came."""
         for payload, indices in self._found.groups():
             fields, sentences = json.loads(payload)
             yield PassageRecord(**fields), sentences, sorted(map(int, indices))
@@ -207,7 +207,7 @@ class ConditionsBuild(Build[PassageItem, ConditionSample]):
         return ConditionsReading(self.options, self.work, shard)
 
     def samples(self, items: Iterable[PassageItem]) -> Spool[ConditionSample]:
-        """Return one record a triplet, of each text once."""
+        """Return one record for each triplet, of each text once."""
         self._kinds = PlacedCounts()
         samples = Spool(self.work / "conditions", ConditionSample)
         passages = _passages(items, self.options, self._kinds, self.work)
@@ -241,7 +241,9 @@ class ConditionsBuild(Build[PassageItem, ConditionSample]):
 def _passages(
     items: Iterable[PassageItem], options: argparse.Namespace, kinds: PlacedCounts, work: Path
 ) -> Iterator[PassageItem]:
-    """Passages with their triplets: those of facts as `DistinctTexts` has them, then sentences."""
+    """Yield the passages with their triplets: those of facts as `DistinctTexts` has them, then
+    sentences.
+    """
     parts = groupby(items, key=lambda item: item.place[0] >= SENTENCES)
     waiting = next(parts, None)
     facts: Iterable[PassageItem] = () if waiting is None or waiting[0] else waiting[1]
@@ -263,7 +265,9 @@ def _passages(
 def _samples(
     passages: Iterable[PassageItem], kinds: PlacedCounts, work: Path
 ) -> Iterator[ConditionSample]:
-    """One record a triplet, of each text once: none for what another source has given before."""
+    """Yield one record for each triplet, of each text once: none for what another source has given
+    before.
+    """
     spool = Spool(work / "passages", PassageItem)
     texts = FirstByKey(work, "passage")
     for item in passages:

@@ -38,11 +38,11 @@ class Found:
         sources: Sources,
         agreement: Sequence[Agreement] = (),
     ) -> Self:
-        """What a build has found so far."""
+        """Return what a build has found so far."""
         return cls(counts, dict(skipped.counts), skipped.examples, sources, list(agreement))
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that a shard's card keeps."""
+        """Return the JSON object that a shard's card keeps."""
         return {
             "counts": self.counts.to_json(),
             "skipped_records": dict(self.skipped),
@@ -52,12 +52,12 @@ class Found:
         }
 
     def skipped_part(self) -> dict[str, Any]:
-        """What a card says of broken records."""
+        """Return what a card says of broken records."""
         return {"skipped_records": dict(self.skipped), "skipped_examples": self.skipped_examples}
 
     @classmethod
     def put_together(cls, parts: Sequence[Mapping[str, Any]]) -> Self:
-        """The whole, of the objects that `to_json` gave of all shards."""
+        """Return the whole, of the objects that `to_json` gave of all shards."""
         counts = PlacedCounts()
         for part in parts:
             counts.take(part["counts"])
@@ -97,11 +97,11 @@ class PassageItem:
 
     @property
     def weak(self) -> bool:
-        """Whether it has weak labels alone."""
+        """Return whether it has weak labels alone."""
         return self.place[0] < SENTENCES and self.place[1] == 1
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that a shard keeps."""
+        """Return the JSON object that a shard keeps."""
         record = {"place": list(self.place), **self.sample.to_json(), "gap": self.gap}
         if self.triplets is not None:
             rows = [list(vars(triplet).values()) for triplet in self.triplets]

@@ -63,7 +63,7 @@ class HelpersReading:
         self.finder = PassageFinder([p for corpus in self.corpora.values() for p in corpus])
 
     def found(self) -> Found:
-        """What was counted so far."""
+        """Return the counts so far."""
         return Found.of(self.counts, self.reader.skipped, self.reader.sources)
 
     def look_ups(self) -> tuple[str, ...]:
@@ -71,7 +71,9 @@ class HelpersReading:
         return ()
 
     def items(self) -> Iterator[InstructionSample]:
-        """All samples, source by source. Raises ValueError for a task that a source has not."""
+        """Yield all samples, source by source. Raises ValueError for a task that a source has
+        not.
+        """
         alone = {"topic": self._topics, "choose_topics": self._choices}.get(self.options.task)
         if alone:
             for source in self.options.source:
@@ -104,7 +106,7 @@ class HelpersReading:
             yield from made
 
     def _asks_anew(self, record: QuestionRecord) -> bool:
-        """Whether no source had the question: under two ids it could come into two splits."""
+        """Tell whether no source had the question: under two ids it could come into two splits."""
         asked = wording(record.question)
         if asked in self._wordings:
             self.counts["left out: the same question again"] += 1
@@ -127,7 +129,7 @@ class HelpersReading:
         return Material(by_title, self.finder, self.triples, chosen, self.counts)
 
     def _corpora(self) -> dict[str, list[PassageRecord]]:
-        """Passages by source; a world brings its own, with their triples."""
+        """Return the passages by source; a world brings its own, with their triples."""
         corpora: dict[str, list[PassageRecord]] = defaultdict(list)
         for corpus in self.options.corpus:
             corpora[corpus.name] += load_corpus(corpus.path)

@@ -105,7 +105,7 @@ class RowWriter:
 
 
 def _objects(path: Path) -> Iterator[tuple[str, Any]]:
-    """The JSON values of a file's lines, each with its place. Raises RecordError."""
+    """Yield the JSON values of a file's lines, each with its place. Raises RecordError."""
     with open(path, "rb") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
@@ -123,7 +123,7 @@ def hub_page(
     hashes: Mapping[str, str],
     fields: Mapping[str, str],
 ) -> str:
-    """README.md of a folder of Parquet files.
+    """Return README.md of a folder of Parquet files.
 
     card: of the build. rows, hashes: of each split's Parquet file, where it has one. fields: name
     and type of each.
@@ -153,7 +153,7 @@ def hub_page(
 
 
 def licence_ids(sources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The hub's ids of the sources' licences, each once."""
+    """Return the hub's ids of the sources' licences, each once."""
     named = [part for row in sources for part in str(row.get("licence", "")).split("; ")]
     ids = ("unknown" if n in _NOT_STATED else _LICENCE_IDS.get(n, "other") for n in named)
     return list(dict.fromkeys(ids)) or ["unknown"]

@@ -56,11 +56,11 @@ class QuestionReader:
         self.excluded = self._test_questions()
 
     def read(self, source: NamedPath) -> list[QuestionRecord]:
-        """The questions of one source that are new. Raises RecordError, FileNotFoundError."""
+        """Return questions of one source that are new. Raises RecordError, FileNotFoundError."""
         return list(self.stream(source))
 
     def stream(self, source: NamedPath, stage: int = 0) -> Iterator[QuestionRecord]:
-        """What `read` gives, one by one; to be read to its end.
+        """Yield what `read` gives, one by one; to be read to its end.
 
         stage: where the build is, for the order of its counts.
         """
@@ -71,7 +71,9 @@ class QuestionReader:
     def new(
         self, source: NamedPath, read: Iterable[QuestionRecord], stage: int = 0
     ) -> Iterator[QuestionRecord]:
-        """Those of a source's questions that are new, within its limit; to be read to its end."""
+        """Yield those of a source's questions that are new, within its limit; to be read to its
+        end.
+        """
         file = len(self.sources)
         new = (r for n, r in enumerate(read) if self._is_new(r, (stage, 0, file, n)))
         limit = self.caps.get(source.path, self.options.limit)
@@ -111,14 +113,14 @@ class QuestionReader:
         return not reason
 
     def _test_questions(self) -> HeldOutQuestions:
-        """What test questions forbid; a world's own test questions are among them."""
+        """Return what test questions forbid; a world's own test questions are among them."""
         worlds = [Path(source.path) for source in self.options.source if source.name == "world"]
         own = [folder / "questions_test.jsonl" for folder in worlds]
         return HeldOutQuestions.of_files([*self.options.exclude, *filter(Path.is_file, own)])
 
 
 class TakesAnnotation(Protocol):
-    """What annotation is given to: the triples of passages, or what only notes which they are."""
+    """A receiver of annotation: the triples of passages, or a note of which they are."""
 
     def annotate(self, steps: Iterable[SolvingStep]) -> None:
         """Take in the facts of steps as annotation of the passages that they stand in."""
@@ -130,7 +132,7 @@ class TakesAnnotation(Protocol):
 
 
 def load_corpus(path: str | Path) -> list[PassageRecord]:
-    """The passages of a corpus file. Raises ValueError when there are none."""
+    """Return the passages of a corpus file. Raises ValueError when there are none."""
     passages = list(read_records(path, PassageRecord))
     if not passages:
         raise ValueError(f"{path}: the corpus is empty. Name a file with passages")
@@ -160,7 +162,7 @@ def world_triples(
 def stand_in_passages(
     records: Iterable[QuestionRecord], known: Mapping[str, PassageRecord], work: Path | None
 ) -> Iterator[tuple[PassageRecord, list[Triple]]]:
-    """Passages made of evidence triples alone, for subjects that the corpus has no text of.
+    """Yield passages made of evidence triples alone, for subjects that the corpus has no text of.
 
     One a subject, with its triples; a subject has the title that the solving steps know it by, in
     the triples too. What is collected lies in `work`.

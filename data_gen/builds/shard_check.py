@@ -1,4 +1,6 @@
-"""Whether shards make up one build: none missing or doubled, all of one kind, none altered."""
+"""The check that shards make up one build: none missing or doubled, all of one kind, none
+altered.
+"""
 
 import heapq
 import json
@@ -25,7 +27,7 @@ class ShardFolder:
 
     @property
     def shard(self) -> Shard:
-        """Which shard of how many."""
+        """Return which shard of how many."""
         return Shard(self.card["shard"], self.card["of"])
 
     def __str__(self) -> str:
@@ -33,7 +35,7 @@ class ShardFolder:
 
 
 def open_shards(folders: Sequence[Path]) -> list[ShardFolder]:
-    """The shards in the order of their numbers, proven to be the parts of one build.
+    """Return the shards in the order of their numbers, proven to be the parts of one build.
 
     Raises ShardError for a folder that is no shard, a number that is missing or there twice, other
     options, inputs or records than the first shard's, and a file that is not what was written.

@@ -24,7 +24,7 @@ _INPUTS = ("source", "corpus", "triples", "no_retrieval", "exclude", "evidences"
 
 
 class Item(Spooled, Protocol):
-    """What a reading gives: one record's part of the build, dealt by its id, in order by place."""
+    """One record's part of a build, dealt to a shard by its id and ordered by its place."""
 
     @property
     def id(self) -> str:
@@ -33,7 +33,7 @@ class Item(Spooled, Protocol):
 
     @property
     def place(self) -> Place:
-        """Where in the build it stands."""
+        """Return where in the build it stands."""
         ...
 
 
@@ -61,7 +61,7 @@ class DealtReading(Reading[ItemT_co], Protocol[ItemT_co]):
 
     @property
     def deal(self) -> "Deal":
-        """What deals the records to shards."""
+        """Return what deals the records to shards."""
         ...
 
 
@@ -78,7 +78,7 @@ class Deal:
         self._digest = hashlib.sha256()
 
     def owns(self, record_id: str, record: Spooled) -> bool:
-        """Whether the record, dealt now under this id, is the shard's own."""
+        """Return whether the record, dealt now under this id, is the shard's own."""
         own = self.shard.owns(record_id)
         self.count += 1
         self.own += own
@@ -87,7 +87,7 @@ class Deal:
         return own
 
     def to_json(self) -> dict[str, object]:
-        """What the shard's card says of it."""
+        """Return what the shard's card says of it."""
         return {"own": self.own, "all": self.count, "sha256": self._digest.hexdigest()}
 
 
@@ -140,7 +140,9 @@ def report_shard(card: dict[str, Any], options: argparse.Namespace) -> None:
 
 
 def option_values(options: argparse.Namespace) -> dict[str, Any]:
-    """The options that make the build what it is; of a path the file's name, wherever it lies."""
+    """Return the options that make the build what it is; of a path the file's name, wherever it
+    lies.
+    """
     chosen = {k: v for k, v in vars(options).items() if k not in {*_NOT_OF_THE_BUILD, "arguments"}}
     return {name: _portable(name, value) for name, value in sorted(chosen.items())}
 
@@ -156,7 +158,9 @@ def _portable(name: str, value: Any) -> Any:
 
 
 def inputs(options: argparse.Namespace) -> list[dict[str, str]]:
-    """Every file or folder that the build reads, with its sha256; '' for a data set of the hub."""
+    """Return every file or folder that the build reads, with its sha256; '' for a data set of the
+    hub.
+    """
     rows = []
     for option in _INPUTS:
         given = getattr(options, option, None) or []
@@ -174,7 +178,7 @@ def inputs(options: argparse.Namespace) -> list[dict[str, str]]:
 
 
 def lines_and_sha256(path: Path) -> dict[str, Any]:
-    """How many lines a file has, and its sha256."""
+    """Return how many lines a file has, and its sha256."""
     digest, count = hashlib.sha256(), 0
     with open(path, "rb") as handle:
         for line in handle:

@@ -49,7 +49,7 @@ class QuestionSamples:
     samples: list[RasSample]
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that a shard keeps."""
+        """Return the JSON object that a shard keeps."""
         return {
             "place": list(self.place),
             "id": self.id,
@@ -93,7 +93,7 @@ class SubqReading:
         )
 
     def items(self) -> Iterator[QuestionSamples]:
-        """Every state's sample of every own question, before any sampling."""
+        """Yield every state's sample of every own question, before any sampling."""
         by_name: dict[str, list[NamedPath]] = defaultdict(list)
         for source in self.options.source:
             by_name[source.name].append(source)
@@ -108,7 +108,9 @@ class SubqReading:
             yield from self._without_retrieval(number, path)
 
     def _later_annotation(self, stages: list[_Stage]) -> LaterAnnotation:
-        """What each stage annotates, so that other shards' look-ups before it can be repeated."""
+        """Return what each stage annotates, so that other shards' look-ups before it can be
+        repeated.
+        """
         later = LaterAnnotation(self.work)
         for stage in stages:
             later.stage = stage.number
@@ -137,11 +139,11 @@ class SubqReading:
                 yield QuestionSamples((stage.number, question.number), question.record.id, own)
 
     def found(self) -> Found:
-        """What was counted so far."""
+        """Return the counts so far."""
         return Found.of(self.counts, self.reader.skipped, self.reader.sources)
 
     def look_ups(self) -> Iterator[str]:
-        """Which way answered each passage."""
+        """Return which way answered each passage."""
         return self.triples.look_ups()
 
     def _is_own(self, record: QuestionRecord) -> bool:
@@ -311,7 +313,7 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
         self._kinds.add(sample)
 
     def card(self, figures: dict[str, Any], read: Reading[QuestionSamples]) -> dict[str, Any]:
-        """Return figures of both tasks, counts, ways of the triples, options and sources."""
+        """Return the figures of both tasks, counts, ways of the triples, options and sources."""
         known, checked = read.found(), self._checked
         names = (
             "seed", "fractions", "top_k", "max_triples", "gold_rate", "plan_samples_per_question",

@@ -109,13 +109,13 @@ class TriplesReading:
         self.excluded_texts = supporting_texts(excluded)
 
     def items(self) -> Iterator[PassageItem]:
-        """The candidates of every source, in the order of the build."""
+        """Yield the candidates of every source, in the order of the build."""
         for number, source in enumerate(self.options.source):
             read = self._passages if source.name in QA_SOURCES else self._texts
             yield from read(number, source)
 
     def found(self) -> Found:
-        """What was counted so far."""
+        """Return the counts so far."""
         return Found.of(self.kinds, self.skipped, self.sources, self.agreement)
 
     def look_ups(self) -> tuple[str, ...]:
@@ -205,7 +205,9 @@ class TriplesReading:
             table.close()
 
     def _aligned_facts(self, source: NamedPath, corpus: PassageTable | None) -> DiskGroups:
-        """Passages by their content, each with the facts that it states, over all questions."""
+        """Return passages by their content, each with the facts that it states, over all
+        questions.
+        """
         aligned = DiskGroups(self.work)
         paths = [source.path, *(self.options.evidences if corpus else [])]
         for path in map(str, paths):
@@ -221,13 +223,13 @@ class TriplesReading:
         return aligned
 
     def _has_gap(self, sample: TriplesSample) -> bool:
-        """Whether the sample is one that --drop-gaps leaves out."""
+        """Return whether the sample is one that --drop-gaps leaves out."""
         return self.options.drop_gaps and bool(unlabelled_relations(sample.text, sample.triples))
 
     def _weak_only(
         self, number: int, name: str, corpus: PassageTable, taken: DiskGroups, limit: int
     ) -> Iterator[PassageItem]:
-        """Own passages without annotation, at most as many as the whole build takes."""
+        """Yield own passages without annotation, at most as many as the whole build takes."""
         order = ExternalSort(self.work)
         for place, passage in enumerate(corpus.passages()):
             if passage.title not in self.excluded and passage.title not in taken:

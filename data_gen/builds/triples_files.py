@@ -155,7 +155,7 @@ class DistinctTexts:
 def _taken(
     items: Iterable[PassageItem], options: argparse.Namespace, kinds: PlacedCounts, work: Path
 ) -> Iterator[PassageItem]:
-    """The candidates that limits and caps leave, with their new places: (source, 5, number)."""
+    """Yield candidates that limits and caps leave, with their new places: (source, 5, number)."""
     caps = {cap.name: int(cap.path) for cap in options.cap}
     for source, own in _by_source(items, len(options.source)):
         name, count = options.source[source].name, 0
@@ -174,7 +174,7 @@ def _taken(
 def _by_source(
     items: Iterable[PassageItem], count: int
 ) -> Iterator[tuple[int, Iterator[PassageItem]]]:
-    """The candidates of each source, of one without any too; each to be read to its end."""
+    """Yield the candidates of each source, of one without any too; each to be read to its end."""
     source = iter(items)
     waiting = next(source, None)
 
@@ -195,7 +195,7 @@ def _within_limit(
     options: argparse.Namespace,
     kinds: PlacedCounts,
 ) -> Iterator[PassageItem]:
-    """Annotated passages and the first ones with weak labels alone, less those with gaps."""
+    """Yield annotated passages and the first ones with weak labels alone, less those with gaps."""
     annotated = weak = gaps = 0
     for item in items:
         if item.weak:

@@ -19,7 +19,7 @@ from models.formats.triples import Triple
 
 
 def stated_by(passage: PassageRecord, fact: Triple) -> bool:
-    """Whether the fact's object is a substring of the text and its subject is mentioned."""
+    """Return whether the fact's object is a substring of the text and its subject is mentioned."""
     subject_there = fact.subject == passage.title or mentions(
         f"{passage.title} {passage.text}", fact.subject
     )
@@ -29,7 +29,7 @@ def stated_by(passage: PassageRecord, fact: Triple) -> bool:
 def stated_facts(
     record: QuestionRecord, corpus: Mapping[str, PassageRecord]
 ) -> Iterator[tuple[PassageRecord, Triple]]:
-    """The annotated facts of one question, each with the passage that states it.
+    """Yield the annotated facts of one question, each with the passage that states it.
 
     Of decompositions only the steps `entity >> relation` give facts; a question in words has no
     relation to name.
@@ -53,7 +53,7 @@ def _fact_steps(record: QuestionRecord, corpus: Mapping[str, PassageRecord]) -> 
 
 
 def supporting_titles(records: Iterable[QuestionRecord]) -> set[str]:
-    """Titles of the passages that support the records' answers."""
+    """Return the titles of the passages that support the records' answers."""
     titles: set[str] = set()
     for record in records:
         titles.update(title for title, _ in record.supporting_facts)
@@ -63,7 +63,7 @@ def supporting_titles(records: Iterable[QuestionRecord]) -> set[str]:
 
 
 def supporting_texts(records: Iterable[QuestionRecord]) -> set[str]:
-    """The passages that support the records' answers, as text-to-triples reads them."""
+    """Return the passages that support the records' answers, as text-to-triples reads them."""
     texts: set[str] = set()
     for record in records:
         supporting = supporting_titles([record])
@@ -76,24 +76,26 @@ def supporting_texts(records: Iterable[QuestionRecord]) -> set[str]:
 
 
 def sample_id(source: str, passage: PassageRecord) -> str:
-    """An id that depends on the passage's title alone, so that its copies share a split."""
+    """Return an id that depends on the passage's title alone, so that its copies share a split."""
     return f"{source}/{hashlib.sha256(passage.title.encode()).hexdigest()[:16]}"
 
 
 def aligned_sample(source: str, passage: PassageRecord, facts: Sequence[Triple]) -> TriplesSample:
-    """The sample of one passage: annotated facts, completed with weak labels."""
+    """Return the sample of one passage: annotated facts, completed with weak labels."""
     triples = complete_with_weak(passage.title, passage.text, facts)
     text = passage_text(passage.title, passage.text)
     return TriplesSample(sample_id(source, passage), text, triples)
 
 
 def weak_place(passage: PassageRecord, seed: int) -> float:
-    """Where a passage without annotation stands among those that weak labels are made for."""
+    """Return where a passage without annotation stands among those that weak labels are made
+    for.
+    """
     return hash_fraction(f"weak/{passage.title}", seed)
 
 
 def weak_sample(source: str, passage: PassageRecord) -> TriplesSample | None:
-    """The sample of a passage without annotation; one weak triple is not enough for one."""
+    """Return the sample of a passage without annotation; one weak triple is not enough for one."""
     triples = weak_triples(passage.title, passage.text)
     if len(triples) < 2:
         return None
@@ -103,7 +105,7 @@ def weak_sample(source: str, passage: PassageRecord) -> TriplesSample | None:
 
 
 def shortened(sample: TriplesSample, max_words: int) -> TriplesSample:
-    """The sample with its text cut after the last sentence within `max_words` words.
+    """Return the sample with its text cut after the last sentence within `max_words` words.
 
     Triples whose object the cut text no longer mentions are left out.
     """
@@ -143,7 +145,7 @@ class LaterAnnotation:
     def touches(
         self, stage: int, corpus: list[PassageRecord] | None
     ) -> Callable[[QuestionRecord], bool]:
-        """Whether a question of `stage` may look up a passage that a later stage changes.
+        """Return whether a question of `stage` may look up a passage that a later stage changes.
 
         With such a passage in the corpus any question may, by retrieval.
         """

@@ -1,4 +1,4 @@
-"""When two written forms mean the same entity, and what kind of thing a passage is about."""
+"""Comparison of written names of entities, and the kind of thing that a passage is about."""
 
 import re
 
@@ -57,18 +57,22 @@ _PHRASE_END = re.compile(
 
 
 def entity_key(text: str) -> str:
-    """A key under which written forms of one name agree: no case, punctuation or disambiguation."""
+    """Return a key under which written forms of one name agree: no case, punctuation or
+    disambiguation.
+    """
     return plain_words(_BRACKETS.sub("", text) or text) or text.casefold().strip()
 
 
 def plain_words(text: str) -> str:
-    """The words of a text in lower case, joined by single spaces, without articles."""
+    """Return the words of a text in lower case, joined by single spaces, without articles."""
     words = _NOT_WORD.sub(" ", text.casefold())
     return " ".join(_ARTICLES.sub(" ", words).split())
 
 
 def compatible_relations(first: str, second: str) -> bool:
-    """Whether two predicates may mean one relation: equal, a shared word, or known names of it."""
+    """Return whether two predicates may mean one relation: equal, a shared word, or known names of
+    it.
+    """
     a, b = relation_words(first), relation_words(second)
     if a == b or any(a in names and b in names for names in _SAME_RELATION):
         return True
@@ -86,18 +90,21 @@ def same_fact(first: Triple, second: Triple) -> bool:
 
 
 def mentions(text: str, entity: str) -> bool:
-    """Whether the words of `entity` stand together in `text`; case and articles do not matter."""
+    """Return whether the words of `entity` stand together in `text`; case and articles do not
+    matter.
+    """
     return f" {entity_key(entity)} " in f" {plain_words(text)} "
 
 
 def written_as(text: str, entity: str) -> str | None:
-    """The form in which `text` writes `entity`, letter case aside; None where it does not."""
+    """Return form in which `text` writes `entity`, letter case aside; None where it does not."""
     match = re.search(rf"(?<!\w){re.escape(entity)}(?!\w)", text, re.IGNORECASE)
     return match[0] if match else None
 
 
 def entity_type(text: str) -> str:
-    """The type of a passage's subject: person, work, place, group, or what its sentence calls it.
+    """Return the type of a passage's subject: person, work, place, group, or what its sentence
+    calls it.
 
     The first sentence's head noun ("genus", "season") is the type of everything else; `other`
     where it has none.

@@ -23,13 +23,13 @@ _NOT_AN_ENTITY = frozenset([*calendar.month_name, *calendar.day_name, ""])
 
 
 def name_of(title: str) -> str:
-    """A title as running text writes it, without a disambiguation in brackets."""
+    """Return a title as running text writes it, without a disambiguation in brackets."""
     return _BRACKETS.sub("", title).strip() or title
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """What stands for an entity: in the place of its title, and of its name in running text."""
+    """The replacement of an entity: for its title, and for its name in running text."""
 
     title: str
     type: str
@@ -68,12 +68,12 @@ class EntityShuffle:
                 self._by_start[tuple(_WORD.findall(name)[:2])].append(name)
 
     def title(self, title: str) -> str:
-        """The title that stands for another one."""
+        """Return the title that stands for another one."""
         found = self.by_title.get(title)
         return found.title if found else title
 
     def text(self, text: str, about: str = "") -> str:
-        """A text with every entity replaced.
+        """Return a text with every entity replaced.
 
         about: title of the text; its name counts however short it is. Of persons that the text
         names in full, or is about, the family name alone is replaced as well.
@@ -85,7 +85,7 @@ class EntityShuffle:
         return "".join([*pieces, text[end:]])
 
     def _mentions(self, text: str, about: str) -> list[tuple[int, int, str]]:
-        """Places of names, none overlapping, with what comes there."""
+        """Return the places of names, none overlapping, with what comes there."""
         known = {name_of(about): self.by_title[about]} if about in self.by_title else {}
         spans: list[tuple[int, int, str]] = []
         short = {name: found.name for name, found in known.items()}
@@ -106,7 +106,7 @@ class EntityShuffle:
         return sorted(spans)
 
     def _full_names(self, text: str) -> Iterable[tuple[int, str]]:
-        """Names in their places, the longest where several begin."""
+        """Yield the names in their places, the longest where several begin."""
         words = list(_WORD.finditer(text))
         for word, following in zip_longest(words, words[1:]):
             pair = (word[0], following[0]) if following else (word[0],)
@@ -117,13 +117,13 @@ class EntityShuffle:
                     break
 
     def passage(self, passage: PassageRecord) -> PassageRecord:
-        """A passage about the replacement."""
+        """Return a passage about the replacement."""
         return replace(
             passage, title=self.title(passage.title), text=self.text(passage.text, passage.title)
         )
 
     def question(self, record: QuestionRecord) -> QuestionRecord:
-        """A question with its context, its answer and its aliases.
+        """Return a question with its context, its answer and its aliases.
 
         Raises:
             ValueError: a record with evidence triples or a decomposition; HotpotQA has neither.
@@ -145,13 +145,13 @@ class EntityShuffle:
         )
 
     def _answer(self, answer: str, told: str) -> str:
-        """An answer as the replaced context writes it."""
+        """Return an answer as the replaced context writes it."""
         written = [self.text(answer), self.text(answer, answer), answer]
         return next((text for text in written if text in told), written[0])
 
 
 def _family(name: str, found: Replacement) -> dict[str, str]:
-    """A person's family name and the replacement's; {} for what has none."""
+    """Return a person's family name and the replacement's; {} for what has none."""
     old, new = name.split(" "), found.name.split(" ")
     if found.type != PERSON or len(old) < 2 or len(old[-1]) < SHORTEST_NAME:
         return {}
@@ -159,7 +159,7 @@ def _family(name: str, found: Replacement) -> dict[str, str]:
 
 
 def _is_whole(text: str, start: int, name: str) -> bool:
-    """Whether the name at `start` ends there and, of one word, is no part of a longer name."""
+    """Tell whether the name at `start` ends there and, of one word, is no part of a longer name."""
     stop = start + len(name)
     if stop < len(text) and (text[stop].isalnum() or text[stop] == "_"):
         return False
@@ -171,6 +171,8 @@ def _is_whole(text: str, start: int, name: str) -> bool:
 
 
 def _stands_alone(name: str) -> bool:
-    """Whether a name in running text is surely the entity: two words, or one long capitalised."""
+    """Return whether a name in running text is surely the entity: two words, or one long
+    capitalised.
+    """
     words = _WORD.findall(name)
     return len(words) > 1 or (len(name) > SHORTEST_NAME + 2 and name[:1].isupper())

@@ -33,7 +33,7 @@ Numbers = NDArray[np.int64]
 
 
 def wording(text: str) -> str:
-    """The words of a text, in compatible forms and lower case, joined by single spaces.
+    """Return the words of a text, in compatible forms and lower case, joined by single spaces.
 
     Punctuation, letter case and spacing do not tell two texts apart. A text without any word is
     its own wording.
@@ -46,19 +46,19 @@ _INSTRUCTIONS = tuple(f"{wording(text)} " for text in set(TASK_INSTRUCTIONS.valu
 
 
 def question_wording(question: str) -> str:
-    """The wording of a question without a task instruction of RAS Table 5 before it."""
+    """Return the wording of a question without a task instruction of RAS Table 5 before it."""
     words = wording(question)
     found = next((start for start in _INSTRUCTIONS if words.startswith(start)), "")
     return words.removeprefix(found)
 
 
 def content_words(words: str) -> list[str]:
-    """The distinct words of a wording that are no function words, sorted."""
+    """Return the distinct words of a wording that are no function words, sorted."""
     return sorted(word for word in {*words.split()} if not _FUNCTION_WORD.fullmatch(word))
 
 
 class Leak(StrEnum):
-    """Why a question is left out, in the order in which it is looked for."""
+    """The reason why a question is left out; reasons are looked for in this order."""
 
     ID = "a test question"
     WORDING = "same wording as a test question"
@@ -68,7 +68,7 @@ class Leak(StrEnum):
 
 
 def leak_keys(record: QuestionRecord) -> Iterator[tuple[Leak, str]]:
-    """What two questions may not share, and how they are then called.
+    """Yield what two questions may not share, and how they are then called.
 
     A hop is known by the number that MuSiQue's id has of it, and by its words, with earlier answers
     filled in, and its answer. Those of a whole question are a hop too, and an evidence triple is
@@ -95,13 +95,13 @@ def leak_keys(record: QuestionRecord) -> Iterator[tuple[Leak, str]]:
 
 
 def component_keys(question_id: str) -> Iterator[tuple[Leak, str]]:
-    """Those of `leak_keys` that a MuSiQue id tells by itself."""
+    """Yield those of `leak_keys` that a MuSiQue id tells by itself."""
     for number in component_ids(question_id):
         yield Leak.HOP, f"component/{number}"
 
 
 def component_ids(question_id: str) -> list[str]:
-    """The numbers of the single questions that a MuSiQue id names; none for another id."""
+    """Return the numbers of the single questions that a MuSiQue id names; none for another id."""
     match = _MUSIQUE_ID.search(question_id)
     return match[1].split("_") if match else []
 
@@ -111,7 +111,7 @@ def _fact(asked: str, answer: str) -> str:
 
 
 class HeldOutQuestions:
-    """What some test questions forbid, held in memory; falsy without any question."""
+    """The keys that some test questions forbid, held in memory; falsy without any question."""
 
     def __init__(self, questions: Iterable[QuestionRecord] = ()) -> None:
         self._keys: set[str] = set()
@@ -135,11 +135,11 @@ class HeldOutQuestions:
         return bool(self._keys)
 
     def reason(self, record: QuestionRecord) -> Leak | None:
-        """The first reason for which the question is left out; None for one that may stay."""
+        """Return first reason for which the question is left out; None for one that may stay."""
         return self.first(leak_keys(record))
 
     def first(self, keys: Iterable[tuple[Leak, str]]) -> Leak | None:
-        """The first of `leak_keys` that a test question has too."""
+        """Return the first of `leak_keys` that a test question has too."""
         return next((leak for leak, key in keys if key in self._keys), None)
 
 
@@ -170,7 +170,9 @@ class QuestionGroups:
         self._count += 1
 
     def groups(self) -> Groups:
-        """The connected groups. A group's key is the smallest hash of what its questions have."""
+        """Return the connected groups. A group's key is the smallest hash of what its questions
+        have.
+        """
         owners = np.array(self._owners, dtype=np.int64)
         hashes = np.array(self._keys, dtype=np.uint64)
         distinct, things = np.unique(hashes, return_inverse=True)
@@ -184,7 +186,8 @@ class QuestionGroups:
 
 
 def choose_dev(groups: Groups, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Which questions are for development: whole groups, as many as fit in the share asked for.
+    """Return which questions are for development: whole groups, as many as fit in the share asked
+    for.
 
     The groups come in an order by a hash of their keys and the seed. One that is too large for
     what is left is passed over, so that at most a share of `fraction` is chosen.

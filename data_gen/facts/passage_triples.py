@@ -25,7 +25,7 @@ _MOST_KNOWN = 20_000
 def canonical_triples(
     text: str, triples: Iterable[Triple], limit: int = MAX_TARGET_TRIPLES
 ) -> list[Triple]:
-    """Distinct triples by the first appearance of their object in `text`, at most `limit`.
+    """Return distinct triples by the first appearance of their object in `text`, at most `limit`.
 
     Objects that the text does not hold come last, in the order given.
     """
@@ -36,7 +36,9 @@ def canonical_triples(
 
 
 def complete_with_weak(title: str, text: str, annotated: Sequence[Triple]) -> list[Triple]:
-    """Annotated triples of a passage plus weak labels for the relations that they leave out."""
+    """Return annotated triples of a passage plus weak labels for the relations that they leave
+    out.
+    """
     relations = {triple.predicate for triple in annotated}
     added = [t for t in weak_triples(title, text) if t.predicate not in relations]
     return canonical_triples(text, [*annotated, *added])
@@ -75,7 +77,7 @@ class PassageTriples:
         self._extracted.add(passage_key(passage), _to_text(triples))
 
     def of(self, passage: PassageRecord) -> list[Triple]:
-        """The triples of `passage`."""
+        """Return the triples of `passage`."""
         key = passage_key(passage)
         found = self._known.get(key)
         if found is None:
@@ -88,11 +90,11 @@ class PassageTriples:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many different passages each way answered."""
+        """Return how many different passages each way answered."""
         return count_ways(self.look_ups())
 
     def look_ups(self) -> Iterator[str]:
-        """Lines `key stage way` of the passages that were looked up, sorted."""
+        """Return the lines `key stage way` of the passages that were looked up, sorted."""
         return iter(self._looked_up)
 
     def _look_up(self, key: str, passage: PassageRecord) -> list[Triple]:
@@ -119,7 +121,7 @@ def look_up_names(key: str, passage: PassageRecord) -> tuple[str, str, str]:
 
 
 def count_ways(look_ups: Iterable[str]) -> dict[str, int]:
-    """How many different passages each way answered, of sorted lines of `look_ups`.
+    """Return how many different passages each way answered, of sorted lines of `look_ups`.
 
     Of a passage that comes again, from another shard, the first line counts: the earliest stage.
     """
@@ -142,7 +144,7 @@ def _from_text(text: str) -> list[Triple]:
 
 
 def read_extracted(path: str | Path) -> Iterator[tuple[str, list[Triple]]]:
-    """Passage keys with triples from JSON Lines of {title, text, triples} or {id, triples}.
+    """Yield passage keys with triples from JSON Lines of {title, text, triples} or {id, triples}.
 
     A line without a text has its passage id as key. Of several lines with one key the last counts.
     Raises RecordError.

@@ -58,7 +58,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def step_query(question: str) -> QueryTriplet | None:
-    """The triplet that a step asks for, its unknown as `?` and earlier steps as #1, #2.
+    """Return the triplet that a step asks for, its unknown as `?` and earlier steps as #1, #2.
 
     `entity >> relation`, "Who wrote X", "What is the capital of X", "When was X founded" and
     "Where did X die" are read; None for any other form.
@@ -79,7 +79,7 @@ def step_query(question: str) -> QueryTriplet | None:
 
 
 def _predicate(verb: str, asked: str) -> str:
-    """The words "born" and "where" give "born in", "from" and "what city" give "from city"."""
+    """Return words "born" and "where" give "born in", "from" and "what city" give "from city"."""
     past = _PAST.get(verb, verb)
     if asked in ("when", "where"):
         return past if past == "from" else f"{past} {'on' if asked == 'when' else 'in'}"
@@ -118,7 +118,7 @@ class _Fact:
 
 
 def query_steps(record: QuestionRecord, passages: Mapping[str, PassageRecord]) -> list[QueryStep]:
-    """The steps of a question in solving order (T²RAG §4.3, Trig-Nav §3.3).
+    """Return the steps of a question in solving order (T²RAG §4.3, Trig-Nav §3.3).
 
     passages: a corpus's, by title, for records without texts of their own.
 
@@ -138,7 +138,7 @@ def query_steps(record: QuestionRecord, passages: Mapping[str, PassageRecord]) -
 
 
 def placeholder(number: int) -> str:
-    """`?a` for 0, `?b` for 1, and on with `?a26` after `?z`."""
+    """Return `?a` for 0, `?b` for 1, and on with `?a26` after `?z`."""
     return f"?{_LETTERS[number]}" if number < len(_LETTERS) else f"?a{number}"
 
 
@@ -156,7 +156,7 @@ def _steps(facts: Sequence[_Fact]) -> list[QueryStep]:
 
 
 def _names(facts: Sequence[_Fact]) -> dict[str, str]:
-    """`?a`, `?b` for unknowns of several triplets, `?` for the others."""
+    """Return `?a`, `?b` for unknowns of several triplets, `?` for the others."""
     uses = Counter(field for fact in facts for field in fact.fields if _UNKNOWN.fullmatch(field))
     shared = [unknown for unknown, count in uses.items() if count > 1]
     named = {unknown: placeholder(number) for number, unknown in enumerate(shared)}
@@ -187,7 +187,7 @@ def _annotated_facts(record: QuestionRecord, passages: Mapping[str, PassageRecor
 
 
 def _written(record: QuestionRecord, entity: str) -> str | None:
-    """The entity as the question writes it, with or without what tells it apart."""
+    """Return the entity as the question writes it, with or without what tells it apart."""
     forms = (written_as(record.question, form) for form in (entity, name_of(entity)))
     return next(filter(None, forms), None)
 

@@ -1,4 +1,4 @@
-"""What a question's annotation says must be found, step by step, in solving order."""
+"""The facts that a question's annotation asks for, step by step, in solving order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from models.formats.triples import Triple
 
 
 def passage_origin(passage: PassageRecord) -> str:
-    """How a passage is told apart within one question: its title and text, spacing aside."""
+    """Return how a passage is told apart within one question: its title and text, spacing aside."""
     return " ".join(f"{passage.title}\n{passage.text}".split())
 
 
@@ -39,7 +39,7 @@ class SolvingStep:
     answer: str = ""
 
     def known(self, triples: Sequence[tuple[str, Triple]]) -> bool:
-        """Whether accumulated (passage origin, triple) pairs hold this step's fact."""
+        """Return whether accumulated (passage origin, triple) pairs hold this step's fact."""
         if not self.loose:
             return any(same_fact(self.fact, triple) for _, triple in triples)
         origin = passage_origin(self.passage) if self.passage else ""
@@ -50,7 +50,7 @@ class SolvingStep:
 
 
 def solving_order(evidences: Sequence[Triple]) -> list[int]:
-    """Positions of the evidences so that each follows those whose object is its subject."""
+    """Return positions of the evidences so that each follows those whose object is its subject."""
     order: list[int] = []
     waiting = list(range(len(evidences)))
     while waiting:
@@ -67,7 +67,8 @@ def _needs(evidences: Sequence[Triple], position: int) -> list[int]:
 
 
 def aligned_title(subject: str, titles: Sequence[str]) -> str | None:
-    """The passage title that an evidence's subject means: itself, or with what tells it apart.
+    """Return the passage title that an evidence's subject means: itself, or with what tells it
+    apart.
 
     "The Zone" is found as "The Zone (2017 film)", "Margaret of Henneberg" is not found as
     "Margaret of Holland, Countess of Henneberg".
@@ -84,7 +85,7 @@ def aligned_title(subject: str, titles: Sequence[str]) -> str | None:
 def aligned_titles(
     evidences: Sequence[Triple], titles: Sequence[str], record: QuestionRecord
 ) -> dict[str, str | None]:
-    """The passage title of each evidence's subject, None where there is none.
+    """Return the passage title of each evidence's subject, None where there is none.
 
     Subjects under another name ("Margaret of Henneberg") take the supporting titles that are
     left, in order, when there are as many of these.
@@ -99,14 +100,14 @@ def aligned_titles(
 
 
 def evidence_titles(record: QuestionRecord) -> dict[str, str | None]:
-    """The title of each evidence's subject among those that the record names, None for none."""
+    """Return title of each evidence's subject among those that the record names, None for none."""
     named = [*(title for title, _ in record.supporting_facts), *(t for t, _ in record.context)]
     evidences = [record.evidences[i] for i in solving_order(record.evidences)]
     return aligned_titles(evidences, list(dict.fromkeys(named)), record)
 
 
 def _named_subject(question: str, title: str | None, subject: str, bridged: bool) -> str:
-    """The form of the subject that a planner can copy: the question's, else the evidence's."""
+    """Return form of the subject that a planner can copy: the question's, else the evidence's."""
     if bridged:
         return subject
     for form in (title, subject):
@@ -193,7 +194,7 @@ def supporting_steps(record: QuestionRecord) -> list[SolvingStep]:
 def solving_steps(
     record: QuestionRecord, passages: Mapping[str, PassageRecord]
 ) -> list[SolvingStep]:
-    """The steps of a question by the richest annotation it has; none: no retrieval is needed."""
+    """Return steps of a question by the richest annotation it has; none: no retrieval is needed."""
     if record.evidences:
         return evidence_steps(record, passages)
     if record.question_decomposition:

@@ -33,7 +33,7 @@ class DirectAnswering:
     max_new_tokens: int = MAX_NEW_TOKENS
 
     async def decide(self, record: QuestionRecord, asker: Asker) -> Decision:
-        """Kept where the answer equals one of the record's after normalisation (EM).
+        """Return it as kept where the answer equals one of the record's after normalisation (EM).
 
         Raises CallFailedError, RunStoppedError.
         """

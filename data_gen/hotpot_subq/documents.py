@@ -53,7 +53,7 @@ class PreparedDocuments:
 
 @dataclass(frozen=True)
 class DocumentRules:
-    """How documents are made.
+    """Rules by which documents are made.
 
     unit: whole paragraphs, or each named sentence as a document of its own, as in the first
     example of RAS Fig. 7. max_tokens: of a document; longer ones lose their end.
@@ -72,7 +72,7 @@ def clean_text(text: str) -> str:
 
 
 def clean_record(record: QuestionRecord) -> QuestionRecord:
-    """The record with clean texts, and the facts' titles as those of the paragraphs."""
+    """Return the record with clean texts, and the facts' titles as those of the paragraphs."""
     context = [(clean_text(t), [clean_text(s) for s in texts]) for t, texts in record.context]
     facts = [(clean_text(title), index) for title, index in record.supporting_facts]
     return replace(
@@ -86,7 +86,7 @@ def clean_record(record: QuestionRecord) -> QuestionRecord:
 
 
 def prepare_documents(record: QuestionRecord, rules: DocumentRules) -> PreparedDocuments:
-    """The documents that a cleaned record's supporting facts name.
+    """Return the documents that a cleaned record's supporting facts name.
 
     Those whose title the question mentions come first, so that a bridge is asked for before what
     lies behind it. A repeated title stands for its first paragraph that holds the named sentences.
@@ -110,7 +110,7 @@ def prepare_documents(record: QuestionRecord, rules: DocumentRules) -> PreparedD
 
 
 def _paragraph(record: QuestionRecord, title: str, notes: list[str]) -> SupportingDocument | None:
-    """The paragraph that a title means, with the sentences that the facts name."""
+    """Return the paragraph that a title means, with the sentences that the facts name."""
     named = sorted({index for name, index in record.supporting_facts if name == title})
     texts = list(dict.fromkeys(tuple(s) for name, s in record.context if name == title))
     if not texts:
@@ -138,7 +138,7 @@ def _cut(
 
 
 def cut_to_tokens(text: str, limit: int, count_tokens: Callable[[str], int]) -> str:
-    """The longest beginning of a text, by whole words, that has at most `limit` tokens."""
+    """Return the longest beginning of a text, by whole words, that has at most `limit` tokens."""
     # A token has at least one byte: most texts need not be counted.
     if len(text.encode("utf-8", "replace")) <= limit or count_tokens(text) <= limit:
         return text
@@ -154,7 +154,7 @@ def cut_to_tokens(text: str, limit: int, count_tokens: Callable[[str], int]) -> 
 
 
 def holds_answer(record: QuestionRecord, documents: Sequence[SupportingDocument]) -> bool:
-    """Whether a document or its title has an answer in it; "yes" and "no" need none."""
+    """Return whether a document or its title has an answer in it; "yes" and "no" need none."""
     if any(normalise_answer(answer) in _CHOSEN for answer in record.answers):
         return True
     texts = [passage_text(document.title, document.text) for document in documents]
@@ -166,7 +166,7 @@ def with_documents(
     kept: Sequence[SupportingDocument],
     dropped: Sequence[SupportingDocument],
 ) -> QuestionRecord:
-    """The record whose supporting documents are `kept`, in this order.
+    """Return the record whose supporting documents are `kept`, in this order.
 
     No other paragraph has a kept one's title, so that a title says which they are. What was
     dropped stays as a paragraph like any other where its title is its own.
@@ -180,7 +180,9 @@ def with_documents(
 
 
 def kept_documents(record: QuestionRecord) -> list[int]:
-    """Positions in the context of the documents that `with_documents` kept, in their order."""
+    """Return positions in the context of the documents that `with_documents` kept, in their
+    order.
+    """
     order = {
         title: i for i, title in enumerate(dict.fromkeys(t for t, _ in record.supporting_facts))
     }
@@ -206,7 +208,9 @@ class QuestionFiles:
     read_of: Counter[str] = field(default_factory=Counter)
 
     def __iter__(self) -> Iterator[QuestionRecord]:
-        """Questions that a stage is to decide about. Raises RecordError, FileNotFoundError."""
+        """Yield questions that a stage is to decide about. Raises RecordError,
+        FileNotFoundError.
+        """
         self.left_out, self.read, self.read_of = Counter(), 0, Counter()
         seen = DiskGroups()
         for record in islice(self._records(), self.limit):

@@ -103,7 +103,9 @@ class DocumentFilter:
 def _decision(
     record: QuestionRecord, documents: Sequence[SupportingDocument], numbers: list[int] | None
 ) -> Decision:
-    """What follows from the numbers of the helpful documents, None where they cannot be read."""
+    """Return what follows from the numbers of the helpful documents, None where they cannot be
+    read.
+    """
     if numbers is None:
         return Decision(record, UNREADABLE)
     if not numbers:
@@ -117,7 +119,8 @@ def _decision(
 
 
 def read_numbers(text: str, documents: int) -> list[int] | None:
-    """The document numbers that a text gives, each once; none for "none"; None for anything else.
+    """Return the document numbers that a text gives, each once; none for "none"; None for anything
+    else.
 
     Prose is not searched for numbers, nor is a number beyond the last document taken.
     """

@@ -43,7 +43,7 @@ Decide = Callable[[QuestionRecord, Asker], Awaitable[Decision]]
 
 @dataclass
 class DecisionCounts:
-    """How many questions had which outcome."""
+    """Numbers of questions by outcome."""
 
     kept: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -63,21 +63,21 @@ class DecisionCounts:
             raise ValueError(f"{read} questions were read and {counted} have an outcome")
 
     def as_dict(self) -> dict[str, Any]:
-        """The counts by outcome, sorted by name."""
+        """Return the counts by outcome, sorted by name."""
         return {
             "questions": self.kept.total() + self.left_out.total() + self.failed.total(),
             **{name: dict(sorted(counter.items())) for name, counter in vars(self).items()},
         }
 
     def rows(self) -> list[list[Any]]:
-        """Rows of a table: kind, outcome, questions."""
+        """Return the rows of a table: kind, outcome, questions."""
         counters = vars(self).items()
         return [[kind, name, n] for kind, c in counters for name, n in sorted(c.items())]
 
 
 @dataclass(frozen=True)
 class AlgorithmOptions:
-    """What the algorithm leaves open.
+    """The choices that the algorithm leaves open.
 
     first_plan: the label of an empty history where retrieval is needed. As printed the algorithm
     gives it none, and a planner would only ever see [NO_RETRIEVAL] there: "question" asks for the
@@ -92,7 +92,7 @@ class AlgorithmOptions:
 def document_steps(
     record: QuestionRecord, triples_of: TriplesOf, options: AlgorithmOptions
 ) -> list[HistoryStep]:
-    """Each sub-query with the triples of its document (line 12).
+    """Return each sub-query with the triples of its document (line 12).
 
     A decomposition step without a document has none.
     """
@@ -108,7 +108,7 @@ def document_steps(
 def algorithm_samples(
     record: QuestionRecord, steps: Sequence[HistoryStep], right: bool, options: AlgorithmOptions
 ) -> list[RasSample]:
-    """Planning samples in order and the answering sample last.
+    """Return the planning samples in order and the answering sample last.
 
     right: the base model's own answer is that of the record (line 4); then nothing is retrieved.
     """
@@ -125,7 +125,7 @@ def algorithm_samples(
 def answer_sample(
     record: QuestionRecord, question: str, steps: Sequence[HistoryStep] = ()
 ) -> RasSample:
-    """An answering sample; without steps it is marked [NO_RETRIEVAL] (RAS Fig. 12)."""
+    """Return an answering sample; without steps it is marked [NO_RETRIEVAL] (RAS Fig. 12)."""
     return RasSample(f"{record.id}/answer", "answer", question, list(steps), record.answer)
 
 
@@ -163,11 +163,13 @@ class Labelling:
         return self._each("left out by the filter", files, self._right_answer)
 
     def no_retrieval(self, name: str, files: QuestionFiles) -> Iterator[RasSample]:
-        """Planning and answering samples of a source that needs no retrieval."""
+        """Return the planning and answering samples of a source that needs no retrieval."""
         return self._each(f"no retrieval: {name}", files, _no_retrieval)
 
     def answer_only(self, name: str, files: QuestionFiles) -> Iterator[RasSample]:
-        """Answering samples alone; with the triples of a step's document where there are any."""
+        """Return the answering samples alone; with the triples of a step's document where there are
+        any.
+        """
 
         def made(record: QuestionRecord) -> tuple[str, list[RasSample]]:
             steps = document_steps(record, self.triples.of, self.options)

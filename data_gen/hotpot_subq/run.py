@@ -28,14 +28,14 @@ class PromptLimit:
     count_tokens: Callable[[str], int]
 
     def fits(self, request: Request) -> bool:
-        """Whether a request's prompt has at most `max_tokens` tokens."""
+        """Return whether a request's prompt has at most `max_tokens` tokens."""
         if most_input_tokens(request) <= self.max_tokens:
             return True
         return self.count_tokens(request_text(request)) <= self.max_tokens
 
 
 def positive(number: type[int] | type[float]) -> "type[int] | type[float]":
-    """An argparse type for a number above 0."""
+    """Return an argparse type for a number above 0."""
 
     def read(text: str) -> float:
         value = number(text)
@@ -114,18 +114,18 @@ def check_call_options(parser: argparse.ArgumentParser, options: argparse.Namesp
 
 
 def question_files(options: argparse.Namespace, files: list[NamedPath]) -> QuestionFiles:
-    """The input of a stage."""
+    """Return the input of a stage."""
     held_out = HeldOutQuestions.of_files(options.exclude)
     return QuestionFiles(files, options.limit, options.skip_bad, held_out)
 
 
 def prices(options: argparse.Namespace) -> Prices:
-    """The prices given."""
+    """Return the prices given."""
     return Prices(options.input_price, options.output_price)
 
 
 def call_limits(options: argparse.Namespace, remote: bool) -> CallLimits:
-    """What the caller keeps to."""
+    """Return what the caller keeps to."""
     return CallLimits(
         concurrency=options.concurrency,
         prices=prices(options),
@@ -136,13 +136,13 @@ def call_limits(options: argparse.Namespace, remote: bool) -> CallLimits:
 
 
 def asked_endpoint(model: str, options: argparse.Namespace) -> Teacher:
-    """The model of an endpoint that the options say how to ask."""
+    """Return the model of an endpoint that the options say how to ask."""
     timeout = options.timeout or ENDPOINT_TIMEOUT
     return endpoint_teacher(model, options.concurrency, timeout)
 
 
 def engine_options(options: argparse.Namespace) -> EngineOptions:
-    """How a model that runs here is run."""
+    """Return how a model that runs here is run."""
     return EngineOptions(
         kind=options.engine,
         dtype=resolve_dtype(options.dtype),

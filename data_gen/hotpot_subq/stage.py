@@ -109,7 +109,7 @@ class QuestionWriter:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What the base model answered to a question, and whether it is an answer of the record."""
+    """The base model's answer to a question, and whether it is an answer of the record."""
 
     id: str
     prediction: str
@@ -124,12 +124,14 @@ class Attempt:
         return cls(reader.text("id"), reader.text("prediction", ""), reader.record["right"])
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that `from_json` reads back."""
+        """Return the JSON object that `from_json` reads back."""
         return dict(vars(self))
 
 
 def read_right_ids(path: str | Path) -> set[str]:
-    """Ids of the questions that were answered right, of a file of attempts. Raises RecordError."""
+    """Return the ids of the questions that were answered right, of a file of attempts. Raises
+    RecordError.
+    """
     return {attempt.id for attempt in read_records(path, Attempt) if attempt.right}
 
 
@@ -160,7 +162,7 @@ class StageNotDoneError(UserError, RuntimeError):
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a stage does.
+    """A stage's task.
 
     settings: what its report says of how; those that decide its output.
     """
@@ -203,7 +205,7 @@ async def _estimate(plan: StagePlan, options: argparse.Namespace) -> tuple[Estim
 async def _ask(
     plan: StagePlan, options: argparse.Namespace, total: int
 ) -> tuple[DecisionCounts, RunBill]:
-    """The stage with a teacher; the bill is printed however it ends."""
+    """Return the stage with a teacher; the bill is printed however it ends."""
     journal = Journal(options.journal)
     try:
         engine = plan.teacher.open_engine()
@@ -265,7 +267,7 @@ def _require_whole(plan: StagePlan, options: argparse.Namespace, counts: Decisio
 
 
 def _write_report(folder: Path, plan: StagePlan, counts: DecisionCounts) -> None:
-    """What the output was made from and how; nothing that differs between two runs of it."""
+    """Write what the output was made from and how; nothing in it differs between two runs."""
     report = {
         "stage": plan.name,
         "model": plan.teacher.model,

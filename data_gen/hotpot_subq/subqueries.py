@@ -82,7 +82,8 @@ def checked_subquery(
     answers: Sequence[str],
     earlier: Sequence[str],
 ) -> tuple[str, str]:
-    """The sub-question in a teacher's text and what is wrong with it; nothing when it is good.
+    """Return the sub-question in a teacher's text and what is wrong with it; nothing when it is
+    good.
 
     Never raises. Checked is its form: that it is one English question of its own, names no answer
     of the main question that the main question does not name, and was not asked before. Whether
@@ -129,7 +130,7 @@ def _is_prose(text: str) -> bool:
 
 
 def is_english_question(text: str) -> bool:
-    """Whether a text looks like an English question: Latin letters and a word that asks.
+    """Return whether a text looks like an English question: Latin letters and a word that asks.
 
     A guess from a few words, meant for teachers that fall into another language.
     """
@@ -144,7 +145,7 @@ def is_english_question(text: str) -> bool:
 
 
 def _gives_answer(text: str, question: str, answers: Sequence[str]) -> bool:
-    """Whether it holds an answer that the main question does not name itself."""
+    """Return whether it holds an answer that the main question does not name itself."""
     for answer in answers:
         plain = normalise_answer(answer)
         if not plain or plain in _CHOSEN:
@@ -155,7 +156,7 @@ def _gives_answer(text: str, question: str, answers: Sequence[str]) -> bool:
 
 
 def _names(text: str, answer: str) -> bool:
-    """Whether it holds the answer, "Owens's" too, which normalisation makes another word."""
+    """Return whether it holds the answer, "Owens's" too, which normalisation makes another word."""
     return bool(golden_match(text, [answer], True)) or mentions(text, answer)
 
 
@@ -173,7 +174,7 @@ class SubqueryWriting:
     max_new_tokens: int = 96
 
     async def decide(self, record: QuestionRecord, asker: Asker) -> Decision:
-        """The record with its sub-queries in `question_decomposition`, or left out.
+        """Return the record with its sub-queries in `question_decomposition`, or left out.
 
         A text that is no good sub-query is asked for once more with another seed; then the
         question is left out. Raises CallFailedError, RunStoppedError.
@@ -225,7 +226,9 @@ class SubqueryWriting:
         asker: Asker,
         notes: list[str],
     ) -> tuple[str, str]:
-        """A sub-query and what is wrong with it, after a second try where the first is no good."""
+        """Return a sub-query and what is wrong with it, after a second try where the first is no
+        good.
+        """
         for attempt in (call, second_try(call)):
             answer = await asker.ask(attempt)
             subquery, problem = checked_subquery(
@@ -238,7 +241,7 @@ class SubqueryWriting:
 
 
 def _document(record: QuestionRecord, index: int) -> tuple[str, str]:
-    """Title and text of a paragraph."""
+    """Return the title and text of a paragraph."""
     title, sentences = record.context[index]
     return title, " ".join(sentence.strip() for sentence in sentences)
 

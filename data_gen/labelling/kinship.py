@@ -38,7 +38,7 @@ _FEMALE_TITLE = re.compile(
 
 
 def _full_name(name: str) -> list[str]:
-    """The name as a list; empty for one word (most often a place), a title or a possessive."""
+    """Return name as a list; empty for one word (most often a place), a title or a possessive."""
     if re.match(
         r"(?:Countess|Count|Duke|Duchess|Earl|Lord|Lady|Noble|Nobel)\b(?: of| Prize)", name
     ):

@@ -71,7 +71,7 @@ _NOT_WORD = re.compile(r"[\W_]+")
 def weak_triples(
     title: str, text: str, relations: Collection[str] = RELATIONS_IN_USE
 ) -> list[Triple]:
-    """Triples (title, relation, object) that the labelling functions find in `text`."""
+    """Return the triples (title, relation, object) that the labelling functions find in `text`."""
     found: list[Triple] = []
     for relation, function in LABELLING_FUNCTIONS.items():
         for value in function(title, text) if relation in relations else []:
@@ -82,7 +82,8 @@ def weak_triples(
 
 
 def unlabelled_relations(text: str, triples: Collection[Triple]) -> list[str]:
-    """The relations of `CUES` that the text has a cue for and no triple, in the order of `CUES`.
+    """Return the relations of `CUES` that the text has a cue for and no triple, in the order of
+    `CUES`.
 
     `text` is a passage with its title in front, as the model reads it.
     """
@@ -93,7 +94,9 @@ def unlabelled_relations(text: str, triples: Collection[Triple]) -> list[str]:
 
 
 def _places_in_brackets(text: str) -> set[str]:
-    """Whether places stand beside the dates of the life brackets, by their side of the dash."""
+    """Return whether places stand beside the dates of the life brackets, by their side of the
+    dash.
+    """
     parts = re.split(r"\s*[–—;]\s*|\s-\s", life_brackets(text))
     relations = ("place of birth", "place of death")
     return {
@@ -148,7 +151,7 @@ def _same_entity(first: str, second: str) -> bool:
 def measure_labels(
     passages: Mapping[str, str], evidences: Mapping[tuple[str, str], set[str]]
 ) -> list[Agreement]:
-    """One Agreement a labelling function.
+    """Return one Agreement for each labelling function.
 
     `passages` maps titles to texts; `evidences` maps (title, relation) to the annotated objects.
     A found object is wrong when the annotation has the pair with other objects only.
@@ -161,7 +164,7 @@ def measure_labels(
 
 
 def added_up(parts: Iterable[Sequence[Agreement]]) -> list[Agreement]:
-    """The counts of several measurements of different titles, relation by relation."""
+    """Return the counts of several measurements of different titles, relation by relation."""
     sums: dict[str, Agreement] = {}
     for row in itertools.chain.from_iterable(parts):
         before = sums.get(row.relation, Agreement(row.relation, 0, 0, 0, 0))

@@ -10,7 +10,7 @@ _NOT_LIFE = re.compile(r"\b(?:reigned|reign|ruled|r\.|fl\.|film|season|elected)"
 
 
 def life_brackets(text: str) -> str:
-    """The brackets of the first sentence that hold life dates, without the brackets; or ''."""
+    """Return brackets of the first sentence that hold life dates, without the brackets; or ''."""
     for match in _BRACKETS.finditer(text[:420]):
         inside = match[1]
         if re.search(DATE, inside) and not _NOT_LIFE.search(inside):
@@ -19,7 +19,7 @@ def life_brackets(text: str) -> str:
 
 
 def _life_dates(text: str) -> tuple[str, str]:
-    """Birth and death date from the brackets, each '' where it does not stand there."""
+    """Return the birth and death date from the brackets, each '' where it does not stand there."""
     inside = life_brackets(text)
     born = re.search(rf"\b(?:born|b\.)[^–—;]*?({DATE})", inside)
     died = re.search(rf"\b(?:died|d\.)[^–—;]*?({DATE})", inside)
@@ -51,7 +51,7 @@ def date_of_birth(title: str, text: str) -> list[str]:
 
 
 def date_of_death(title: str, text: str) -> list[str]:
-    """The second date of the life brackets, '(died 19 December 1127)', 'died on 4 July 1826'."""
+    """Return second date of the life brackets, '(died 19 December 1127)', 'died on 4 July 1826'."""
     if not is_person(text):
         return []
     death = _life_dates(text)[1]
@@ -64,7 +64,7 @@ def date_of_death(title: str, text: str) -> list[str]:
 
 
 def _place_in_brackets(text: str, late: bool) -> str:
-    """The place beside the birth date (or, with `late`, the death date) in the life brackets."""
+    """Return place beside the birth date (or, with `late`, the death date) in the life brackets."""
     parts = re.split(r"\s*[–—;]\s*|\s-\s", life_brackets(text))
     if late and len(parts) != 2:
         return ""
@@ -174,6 +174,6 @@ _OCCUPATION = re.compile(
 
 
 def occupation(title: str, text: str) -> list[str]:
-    """The first occupation of 'is an American film director and producer': 'film director'."""
+    """Return first occupation of 'is an American film director and producer': 'film director'."""
     match = _OCCUPATION.search(first_sentences(text, 1))
     return [match[1]] if match else []

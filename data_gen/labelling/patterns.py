@@ -161,14 +161,14 @@ _WORK = re.compile(rf"\b{_WORK_NOUN}\b", re.IGNORECASE)
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of `text`, as written; full stops after initials end no sentence."""
+    """Return the sentences of `text`, as written; full stops after initials end no sentence."""
     ends = [match.end() for match in _ANY_SENTENCE_END.finditer(text)]
     pieces = (text[a:b].strip() for a, b in zip([0, *ends], [*ends, len(text)], strict=True))
     return [piece for piece in pieces if piece]
 
 
 def first_sentences(text: str, count: int) -> str:
-    """The first `count` sentences of `text`; full stops after initials end no sentence."""
+    """Return the first `count` sentences of `text`; full stops after initials end no sentence."""
     end = 0
     for _ in range(count):
         match = _SENTENCE_END.search(text, end)
@@ -179,14 +179,14 @@ def first_sentences(text: str, count: int) -> str:
 
 
 def _predicate_part(text: str) -> str:
-    """What the lead says that the subject is, without the brackets before the verb."""
+    """Return what the lead says that the subject is, without the brackets before the verb."""
     lead = first_sentences(text, 1)
     match = _OPENING.search(lead)
     return lead[match.end() : match.end() + 140] if match else ""
 
 
 def is_work(text: str) -> bool:
-    """Whether the lead says that the subject is a film, a song, a book or the like."""
+    """Return whether the lead says that the subject is a film, a song, a book or the like."""
     described = _predicate_part(text)
     head = re.split(
         r"\b(?:directed|written|by|about|who|starring|produced|from|in which)\b", described
@@ -195,7 +195,7 @@ def is_work(text: str) -> bool:
 
 
 def is_person(text: str) -> bool:
-    """Whether the lead describes a person: life dates, kinship or a person's occupation."""
+    """Return whether the lead describes a person: life dates, kinship or a person's occupation."""
     if is_work(text):
         return False
     lead = first_sentences(text, 1)
@@ -206,7 +206,9 @@ def is_person(text: str) -> bool:
 
 
 def by_names(text: str, verb: str) -> list[str]:
-    """Names after "<verb> by", with those joined by "and"; role words before a name are skipped."""
+    """Return the names after "<verb> by", with those joined by "and"; role words before a name are
+    skipped.
+    """
     pattern = rf"(?:{verb})\s+by:?\s+{_ROLE}\"?(?P<a>{NAME})(?:(?:,? and|,|,? &)\s+(?P<b>{NAME}))?"
     match = re.search(pattern, text)
     if match is None:

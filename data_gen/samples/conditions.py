@@ -68,7 +68,7 @@ _LABELS = {
 
 
 def conditions_of_facts(text: str, facts: Iterable[Triple]) -> list[ConditionTriplet]:
-    """One triplet a fact that the text states; the proof is the sentence with the fact's object.
+    """Return a triplet for each fact that the text states; the proof is its sentence.
 
     text: a passage as the extractor reads it, its title first. The proof is empty where the object
     stands in no sentence of up to 60 words.
@@ -88,7 +88,7 @@ def conditions_of_facts(text: str, facts: Iterable[Triple]) -> list[ConditionTri
 
 
 def _stating(sentences: Sequence[str], fact: Triple) -> str:
-    """The sentence that holds the object, one that names the subject too before others."""
+    """Return the sentence that holds the object, one that names the subject too before others."""
     short = [sentence for sentence in sentences if len(sentence.split()) <= LONGEST_PROOF]
     holding = [sentence for sentence in short if fact.object in sentence]
     both = [sentence for sentence in holding if mentions(sentence, fact.subject)]
@@ -98,7 +98,7 @@ def _stating(sentences: Sequence[str], fact: Triple) -> str:
 def conditions_of_sentences(
     title: str, sentences: Sequence[str], chosen: Iterable[int]
 ) -> list[ConditionTriplet]:
-    """One triplet a chosen sentence that can be made to speak of the title.
+    """Return one triplet for each chosen sentence that can be made to speak of the title.
 
     The aspect is what the sentence says first; the conclusion is its first clause, the proof the
     whole sentence where that says more. Sentences about something else are left out.
@@ -117,7 +117,9 @@ def conditions_of_sentences(
 
 
 def _about(title: str, sentence: str) -> str:
-    """What a sentence says of the title, to be put behind it; '' where it is about another."""
+    """Return what a sentence says of the title, to be put behind it; '' where it is about
+    another.
+    """
     name = re.escape(_BRACKETS.sub("", title))
     family = re.escape(_BRACKETS.sub("", title).split(" ")[-1])
     # The name itself, or a fuller one that ends like it: 'Jeffrey Thomas Porcaro (1954) was'.
@@ -144,12 +146,12 @@ def _first_clause(said: str) -> str:
 
 
 def is_table(sample: TriplesSample, share: float, seed: int) -> bool:
-    """Whether this passage is among those rewritten, the same in every build and shard."""
+    """Return whether this passage is among those rewritten, the same in every build and shard."""
     return hash_fraction(f"table/{sample.id}", seed) < share
 
 
 def as_table(sample: TriplesSample, seed: int) -> tuple[TriplesSample, list[str]] | None:
-    """The passage's facts about its title as rows in one line, in place of its sentences.
+    """Return the passage's facts about its title as rows in one line, in place of its sentences.
 
     Returns the passage and the row of each of its facts; None where its title has fewer than two
     rows.
@@ -168,7 +170,6 @@ def as_table(sample: TriplesSample, seed: int) -> tuple[TriplesSample, list[str]
 
 
 def _values(facts: Iterable[Triple]) -> dict[str, list[str]]:
-    """The objects of each relation."""
     values: dict[str, list[str]] = {}
     for fact in facts:
         values.setdefault(fact.predicate, []).append(fact.object)

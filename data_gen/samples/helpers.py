@@ -75,7 +75,8 @@ TASK: HelperTask = "choose_topics"
 
 
 def judge_gap_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """One a state (Trig-Nav §3.2): the first steps' facts, and what is missing then.
+    """Yield one sample for each state (Trig-Nav §3.2): the first steps' facts, and what is
+    missing then.
 
     A question that needs no fact has enough from the start.
     """
@@ -93,7 +94,7 @@ def judge_gap_samples(record: QuestionRecord, material: Material) -> Iterator[In
 
 
 def missing(steps: Sequence[QueryStep], found: int) -> list[QueryTriplet]:
-    """The open triplets after `found` steps, with what these found in its place.
+    """Return the open triplets after `found` steps, with what these found in its place.
 
     Their placeholders are called from `?a` on: a judge does not see what earlier ones were called.
     """
@@ -109,7 +110,7 @@ def missing(steps: Sequence[QueryStep], found: int) -> list[QueryTriplet]:
 
 
 def _known(steps: Sequence[QueryStep], found: int, key: str, material: Material) -> list[Triple]:
-    """Facts of the first steps among others of their passages, in a drawn order."""
+    """Return the facts of the first steps among others of their passages, in a drawn order."""
     draw = random.Random(f"{material.options.seed}/{key}")
     facts = [Triple(*step.found.fields) for step in steps[:found]]
     for step in steps[:found]:
@@ -123,7 +124,7 @@ def _known(steps: Sequence[QueryStep], found: int, key: str, material: Material)
 
 
 def _others(step: QueryStep, steps: Sequence[QueryStep], material: Material) -> list[Triple]:
-    """Facts of a step's passage that say nothing of what any step looks for."""
+    """Return the facts of a step's passage that say nothing of what any step looks for."""
     if step.passage is None:
         return []
     answers = {entity_key(other.answer) for other in steps}
@@ -136,7 +137,9 @@ def _others(step: QueryStep, steps: Sequence[QueryStep], material: Material) -> 
 
 
 def resolve_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """One a searchable triplet (T²RAG §4.3, step 2.2), filled where the context tells."""
+    """Yield one sample for each searchable triplet (T²RAG §4.3, step 2.2), filled where the
+    context tells.
+    """
     steps = material.steps(record)
     pool = context_passages(record) or [step.passage for step in steps if step.passage]
     search = PassageSearch(pool) if pool else None
@@ -166,8 +169,9 @@ def _tells(passage: PassageRecord, step: QueryStep) -> bool:
 def _passages(
     step: QueryStep, gold: PassageRecord, search: PassageSearch, key: str, material: Material
 ) -> list[PassageRecord]:
-    """The passages of a prompt, best first: the step's own among them, or none that tells what it
-    looks for."""
+    """Return the passages of a prompt, best first: the step's own among them, or none that tells
+    what it looks for.
+    """
     options = material.options
     [found] = search.search([step.asked.proposition], len(search.passages))
     ranked = [*found, *(passage for passage in search.passages if passage not in found)]
@@ -183,7 +187,9 @@ def _passages(
 def _propositions(
     passages: Sequence[PassageRecord], step: QueryStep, key: str, material: Material
 ) -> list[str]:
-    """Facts of the passages as sentences, in a drawn order; the step's own where one tells it."""
+    """Return facts of the passages as sentences, in a drawn order; the step's own where one tells
+    it.
+    """
     wanted = Triple(*step.found.fields)
     told = [wanted] if step.passage in passages else []
     others = [
@@ -199,7 +205,9 @@ def _propositions(
 
 
 def subquery_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """One a step whose passage is known: the sub-query that this passage answers."""
+    """Yield one sample for each step whose passage is known: the sub-query that this passage
+    answers.
+    """
     if not record.evidences and not record.question_decomposition:
         material.counts["left out: no sub-questions annotated"] += 1
         return
@@ -220,7 +228,7 @@ def subquery_samples(record: QuestionRecord, material: Material) -> Iterator[Ins
 
 
 def decompose_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """One a question: all its open triplets."""
+    """Yield one sample for each question: all its open triplets."""
     if steps := material.steps(record):
         label = format_query_triplets(step.open for step in steps)
         prompt = decompose_prompt(record.question)
@@ -228,7 +236,8 @@ def decompose_samples(record: QuestionRecord, material: Material) -> Iterator[In
 
 
 def topic_samples(folder: Path) -> Iterator[InstructionSample]:
-    """One an entity and sentence that tells a fact of it, with the entity's own kind.
+    """Yield one sample for each entity and sentence that tells a fact of it, with the entity's
+    own kind.
 
     The kinds are those that the world was made with, from its card's size and seed. Raises
     ValueError where that makes another world than the folder's.
@@ -258,8 +267,9 @@ def topic_samples(folder: Path) -> Iterator[InstructionSample]:
 
 
 def _named(world: World, passage: Passage) -> Iterator[tuple[int, str]]:
-    """Entities that a sentence tells a fact of, each once a sentence, and the sentence after the
-    passage's title."""
+    """Yield entities that a sentence tells a fact of, each once a sentence, and the sentence after
+    the passage's title.
+    """
     pairs = dict.fromkeys(
         (entity, number)
         for fact, number in passage.told
@@ -273,7 +283,8 @@ def _named(world: World, passage: Passage) -> Iterator[tuple[int, str]]:
 def choosing_questions(
     path: str, on_error: Callable[[RecordError], None] | None = None
 ) -> Iterator[QuestionRecord]:
-    """The questions of a file of choices, once for lines that follow each other, without answers.
+    """Yield the questions of a file of choices, once for lines that follow each other, without
+    answers.
 
     Raises RecordError for a broken line, or hands it to `on_error`.
     """
@@ -284,7 +295,9 @@ def choosing_questions(
 
 
 def choice_samples(path: str, kept: DiskGroups) -> Iterator[InstructionSample]:
-    """A sample a choice of the questions whose ids are in `kept`; broken lines are passed over."""
+    """Yield a sample a choice of the questions whose ids are in `kept`; broken lines are passed
+    over.
+    """
     for choice in read_records(path, OfferedChoice, lambda error: None):
         if choice.question_id in kept:
             own_id = sample_id(choice.question_id, TASK, choice.number)

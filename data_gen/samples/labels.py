@@ -29,7 +29,7 @@ class ContradictoryLabelsError(UserError, ValueError):
 
 
 def sample_prompt(sample: RasSample | InstructionSample) -> str:
-    """The prompt text that the sample's model reads."""
+    """Return the prompt text that the sample's model reads."""
     if isinstance(sample, InstructionSample):
         return sample.prompt
     if sample.task == "plan":
@@ -52,7 +52,7 @@ class LabelCheck:
         self._prompts.add(text_key(sample_prompt(sample)), text_value(sample.label))
 
     def verdicts(self, chosen: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.uint8]:
-        """One byte a sample: FIRST with its prompt, SAME label as the first, or OTHER label.
+        """Return a byte for each sample: FIRST of its prompt, SAME label as the first, or OTHER.
 
         chosen: which samples count at all (all); those that do not are LEFT_OUT.
         """
@@ -81,7 +81,7 @@ class CheckedSamples(Generic[SampleT]):
         self.not_chosen = int((verdicts == LEFT_OUT).sum())
 
     def left_out(self) -> dict[str, int]:
-        """What a card says of samples with a prompt that came before."""
+        """Return what a card says of samples with a prompt that came before."""
         return {
             "prompts that came again": self.repeats,
             "contradictory samples dropped": self.contradictions,
@@ -111,7 +111,7 @@ class SampleCheck(Generic[SampleT]):
     def checked(
         self, drop_contradictions: bool, chosen: npt.NDArray[np.bool_] | None = None
     ) -> CheckedSamples[SampleT]:
-        """The samples whose prompt did not come before.
+        """Return the samples whose prompt did not come before.
 
         chosen: which of them count at all (all). Raises ContradictoryLabelsError when a prompt has
         two labels; with `drop_contradictions` the later sample is left out and counted instead.

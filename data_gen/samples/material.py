@@ -1,4 +1,4 @@
-"""What samples are made with: passages found by BM25, triples, draws, counts of what is out."""
+"""The material of samples: passages found by BM25, triples, draws, and counts of those left out."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,9 @@ class PassageSearch:
         self._index.index(_tokens(texts), show_progress=False)
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[PassageRecord]]:
-        """The `top_k` best passages of each query, best first; those without a shared word drop."""
+        """Return the `top_k` best passages of each query, best first; those without a shared word
+        drop.
+        """
         if not queries:
             return []
         count = min(top_k, len(self.passages))
@@ -56,8 +58,9 @@ class PassageFinder:
         return PassageSearch(self.passages)
 
     def find(self, subquery: str, answer: str) -> PassageRecord | None:
-        """The best of the first few passages (BM25) whose title the sub-question names and whose
-        text holds the answer; None where there is none."""
+        """Return the best of the first few passages (BM25) whose title the sub-question names and
+        whose text holds the answer; None where there is none.
+        """
         if not self.passages or not answer.strip():
             return None
         [found] = self._search.search([subquery], LOOKED_AT)
@@ -69,7 +72,7 @@ class PassageFinder:
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """How prompts are put together.
+    """Settings of prompts.
 
     passages: of a resolver's prompt. nothing_rate: share of a resolver's samples whose context does
     not tell. propositions_rate: share of them that show facts in place of passages. distractors:
@@ -85,7 +88,7 @@ class SampleOptions:
 
 @dataclass
 class Material:
-    """What the questions of a source are solved with.
+    """The passages and triples that the questions of a source are solved with.
 
     by_title: a corpus's passages. finder: finds passages of sub-questions that come without one.
     triples: of passages. counts: of what was left out, by reason.
@@ -98,7 +101,9 @@ class Material:
     counts: Counter[str] = field(default_factory=Counter)
 
     def steps(self, record: QuestionRecord) -> list[QueryStep]:
-        """The question's steps; none, which is counted, where its annotation gives no triplets."""
+        """Return the question's steps; none, which is counted, where its annotation gives no
+        triplets.
+        """
         try:
             return query_steps(record, self.by_title)
         except NoQueryTripletsError as error:
@@ -106,7 +111,7 @@ class Material:
             return []
 
     def chance(self, key: str, rate: float) -> bool:
-        """A draw that falls the same in every run."""
+        """Return a draw that falls the same in every run."""
         return hash_fraction(key, self.options.seed) < rate
 
 
@@ -114,5 +119,5 @@ SampleMaker = Callable[[QuestionRecord, Material], Iterator[InstructionSample]]
 
 
 def sample_id(source_id: str, task: HelperTask, number: int) -> str:
-    """The id of a source's sample, see `InstructionSample.source_id`."""
+    """Return the id of a source's sample, see `InstructionSample.source_id`."""
     return f"{source_id}/{task}/{number}"

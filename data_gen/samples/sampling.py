@@ -48,7 +48,8 @@ class PlanKinds:
         return foretold_share(self._by_steps)
 
     def first_plan_counts(self) -> dict[str, int]:
-        """How often a plan without a history asks for a retrieval, and how often for nothing.
+        """Return how often a plan without a history asks for a retrieval, and how often for
+        nothing.
 
         Logs a warning where most ask for nothing: a planner learns from these never to retrieve.
         """
@@ -73,7 +74,7 @@ def foretold_share(counts: Mapping[int, Counter[bool]]) -> float:
 
 @dataclass(frozen=True)
 class PlanSampling:
-    """Which samples stay.
+    """The choice of the samples that stay.
 
     per_question: how many states with a history stay, on average over all questions; None keeps
         all. Every state has the same chance, so that labels keep their shares.
@@ -129,7 +130,7 @@ class SampleChooser:
         self._order.add(sort_key(place, self._count), json.dumps(row))
 
     def chosen(self) -> npt.NDArray[np.bool_]:
-        """Whether each sample stays, in the order of `add`."""
+        """Return whether each sample stays, in the order of `add`."""
         self._facts.close()
         if not self._count:
             return np.zeros(0, bool)
@@ -147,7 +148,9 @@ class SampleChooser:
         return kept
 
     def _balanced(self) -> npt.NDArray[np.bool_]:
-        """Which samples are among as many states that ask on as that have enough, by hash."""
+        """Return which samples are among as many states that ask on as that have enough, by
+        hash.
+        """
         kept = np.zeros(self._count, bool)
         taken: Counter[tuple[int, bool]] = Counter()
         rows: Iterator[list[Any]] = map(json.loads, self._order)
@@ -183,7 +186,8 @@ def _kept_without_history(sample: RasSample, sampling: PlanSampling) -> bool:
 def balanced_places(
     samples: Iterable[TriplesSample], limit: int, seed: int, folder: Path
 ) -> npt.NDArray[np.bool_]:
-    """Which samples stay: one does while one of its relations stands in fewer than `limit` kept.
+    """Return which samples stay: one does while one of its relations stands in fewer than `limit`
+    kept.
 
     Taken in an order by hash of the ids, so that the choice depends on `seed` alone; a relation may
     pass the limit in the company of a rarer one. The samples are sorted in `folder`; in memory are

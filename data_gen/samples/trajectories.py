@@ -21,7 +21,7 @@ Retrieved = dict[str, list[PassageRecord]]
 
 @dataclass(frozen=True)
 class OracleOptions:
-    """How the oracle's loop retrieves.
+    """Settings of the oracle's retrieval.
 
     `top_k` passages a query, at most `max_triples` triples a step; a step's own passage that
     retrieval missed is put first with probability `gold_rate`, drawn from `seed` and the step.
@@ -42,7 +42,7 @@ class _State:
     asked: set[int] = field(default_factory=set)
 
     def next_step(self, steps: Sequence[SolvingStep]) -> int | None:
-        """The first step neither known nor asked whose sub-question names only what is known."""
+        """Return first step neither known nor asked whose sub-question names only what is known."""
         for position, step in enumerate(steps):
             if position in self.asked or step.known(self.found):
                 continue
@@ -53,7 +53,9 @@ class _State:
 
 
 def instructed_question(record: QuestionRecord, dataset: str = "") -> str:
-    """The question under its data set's task instruction (RAS Table 5), known also by choices."""
+    """Return the question under its data set's task instruction (RAS Table 5), known also by
+    choices.
+    """
     has_choices = "\nA: " in record.question
     return with_task_instruction(record.question, "arc_challenge" if has_choices else dataset)
 
@@ -74,7 +76,7 @@ def trajectory_samples(
     triples_of: Lookup,
     options: OracleOptions,
 ) -> list[RasSample]:
-    """Samples of every state of one question, in the loop's order, the answer last.
+    """Return the samples of every state of one question, in the loop's order, the answer last.
 
     `retrieved` maps the question and each sub-question to passages, best first. Without steps
     the question needs no retrieval.
@@ -111,7 +113,7 @@ def _plan_sample(record: QuestionRecord, state: _State, plan: Plan) -> RasSample
 def with_gold(
     passages: Sequence[PassageRecord], step: SolvingStep, key: str, options: OracleOptions
 ) -> list[PassageRecord]:
-    """The retrieved passages, the step's own put first where it was missed and luck has it."""
+    """Return retrieved passages, the step's own put first where it was missed and luck has it."""
     top = list(passages[: options.top_k])
     gold = step.passage
     if gold is None or passage_origin(gold) in map(passage_origin, top):

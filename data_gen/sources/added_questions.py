@@ -1,4 +1,4 @@
-"""What RAS adds to questions of several hops: ARC's choices, ASQA's ambiguous ones, instructions.
+"""Questions that RAS adds: ARC's choices, ASQA's ambiguous questions, instructions.
 
 A reader turns one row into a question, or raises RecordError.
 """
@@ -17,7 +17,7 @@ _INPUT = "\n\n## Input:\n\n"
 
 
 def arc_question(row: Row) -> QuestionRecord:
-    """One row with `answerKey`, else one in the contract's form. Raises RecordError.
+    """Return one row with `answerKey`, else one in the contract's form. Raises RecordError.
 
     Taken are `question: {stem, choices: [{text, label}]}` (official) and `question, choices:
     {text: [...], label: [...]}` (hub).
@@ -55,7 +55,7 @@ def _columns(reader: FieldReader) -> list[tuple[str, str]]:
 
 
 def asqa_question(row: Row) -> QuestionRecord:
-    """One row of the hub's copy (`din0s/asqa`), else one in the contract's form.
+    """Return one row of the hub's copy (`din0s/asqa`), else one in the contract's form.
 
     Raises RecordError. The answer is the first annotator's, those of the others are aliases. Each
     disambiguated question with a context becomes a step of `question_decomposition` on it.
@@ -95,7 +95,7 @@ def _objects(reader: FieldReader, field: str, read: Any, shape: str) -> list[Any
 
 
 def _pair(value: Any) -> tuple[str, str, str, str]:
-    """Question, first short answer, context ('' for none) and the context's title."""
+    """Return question, first short answer, context ('' for none) and the context's title."""
     answers = [str(answer) for answer in value.get("short_answers") or []]
     context = str(value.get("context") or "").strip()
     text = "" if context == _NO_CONTEXT else context
@@ -108,7 +108,7 @@ def _pair(value: Any) -> tuple[str, str, str, str]:
 
 
 def instruction(row: Row) -> QuestionRecord:
-    """One row of {instruction, input (may be empty), output}. Raises RecordError."""
+    """Return one row of {instruction, input (may be empty), output}. Raises RecordError."""
     reader = FieldReader(row.value, row.where)
     given = reader.text("input", "").strip()
     instruction = reader.text("instruction").strip()

@@ -4,7 +4,7 @@ import argparse
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from common.commands import add_output_options
 from common.errors import RecordError
 from common.files import file_sha256
 from common.licences import NOT_STATED
+from common.names import nearest_sentence
 from data_gen.sources.hub import is_hub_reference, parse_hub_reference
 from data_gen.sources.open_source import QUESTION_SOURCES
 from data_gen.sources.splits import DEFAULT_FRACTIONS, check_fractions
@@ -28,22 +29,24 @@ class NamedPath:
     path: str
 
 
-def named_path(names: tuple[str, ...]) -> Callable[[str], NamedPath]:
-    """An argparse type for NAME=PATH with NAME among `names`."""
+def named_path(names: Collection[str]) -> Callable[[str], NamedPath]:
+    """Return an argparse type for NAME=PATH with NAME among `names`."""
 
     def parse(text: str) -> NamedPath:
         name, separator, path = text.partition("=")
         if not separator or not path or name not in names:
-            raise argparse.ArgumentTypeError(
-                f"{text!r}: write NAME=PATH with NAME one of {', '.join(names)}"
-            )
+            known = f"write NAME=PATH with NAME one of {', '.join(names)}"
+            hint = nearest_sentence(name, names) if separator and name not in names else ""
+            raise argparse.ArgumentTypeError(f"{text!r}: {known}. {hint}".strip(". "))
         return NamedPath(name, path)
 
     return parse
 
 
 def question_file(text: str) -> NamedPath:
-    """An argparse type for [NAME=]PATH, NAME a source of questions; without it, our contract's."""
+    """Read [NAME=]PATH, NAME a source of questions, as an argparse type; without it, our
+    contract's.
+    """
     name, separator, path = text.partition("=")
     if not separator or name not in QUESTION_SOURCES:
         return NamedPath("contract", text)
@@ -51,7 +54,7 @@ def question_file(text: str) -> NamedPath:
 
 
 def fractions(text: str) -> tuple[float, float, float]:
-    """An argparse type for `0.94,0.06,0`: the shares of train, dev and test."""
+    """Read `0, as an argparse type.94,0.06,0`: the shares of train, dev and test."""
     try:
         return check_fractions([float(share) for share in text.split(",")])
     except ValueError as error:
@@ -59,7 +62,7 @@ def fractions(text: str) -> tuple[float, float, float]:
 
 
 def share(text: str) -> float:
-    """An argparse type for a share, 0 to 1."""
+    """Read a share, 0 to 1, as an argparse type."""
     try:
         value = float(text)
     except ValueError:
@@ -89,7 +92,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_question_options(parser: argparse.ArgumentParser, limited: str) -> None:
-    """Which questions builders of annotated questions leave out. limited: by --limit."""
+    """Add the options that leave questions out. limited: what --limit counts."""
     parser.add_argument(
         "--exclude", type=Path, action="append", default=[], metavar="PATH",
         help="test questions (contract form): these are left out, and what shares a hop or an "
@@ -107,7 +110,9 @@ def add_question_options(parser: argparse.ArgumentParser, limited: str) -> None:
 def parse_options(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 ) -> argparse.Namespace:
-    """The options, with the arguments as they were given (those of the process) as `arguments`."""
+    """Return the options, with the arguments as they were given (those of the process) as
+    `arguments`.
+    """
     given = sys.argv[1:] if arguments is None else list(arguments)
     return parser.parse_args(given, argparse.Namespace(arguments=given))
 
@@ -121,7 +126,7 @@ class SkippedRecords:
         self.examples: list[str] = []
 
     def handler(self, source: str) -> Callable[[RecordError], None] | None:
-        """What a reader calls with a broken record; None lets the reader raise it."""
+        """Return what a reader calls with a broken record; None lets the reader raise it."""
         if not self.allowed:
             return None
 
@@ -134,7 +139,9 @@ class SkippedRecords:
 
 
 def source_sha256(path: str | Path) -> str:
-    """sha256 of a file, of a folder's JSON Lines and XML files together; '' for a hub reference."""
+    """Return sha256 of a file, of a folder's JSON Lines and XML files together; '' for a hub
+    reference.
+    """
     path = Path(path)
     if path.is_dir():
         files = sorted(p for suffix in ("*.jsonl", "*.xml") for p in path.rglob(suffix))
@@ -160,19 +167,21 @@ LICENCES = {
 
 
 def known_licence(name: str, file: str) -> str | None:
-    """The licence of a source by its NAME, else by its file's: `arc_challenge.jsonl`."""
+    """Return the licence of a source by its NAME, else by its file's: `arc_challenge.jsonl`."""
     return LICENCES.get(name) or LICENCES.get(Path(file).name.split(".", 1)[0])
 
 
 def source_file(path: str) -> str:
-    """What a card calls a source: its file's name, or the data set's with revision and split."""
+    """Return what a card calls a source: its file's name, or the data set's with revision and
+    split.
+    """
     return parse_hub_reference(path).short if is_hub_reference(path) else Path(path).name
 
 
 def source_entry(
     source: NamedPath, records: int, subsets: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, object]:
-    """What a card says of a source.
+    """Return what a card says of a source.
 
     subsets: of `record_subsets`, for a file that is of no known data set; several licences are
     joined by "; ", and the subsets stand in the entry where a record names its licence.

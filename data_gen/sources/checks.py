@@ -1,4 +1,4 @@
-"""What every source's records must hold, and list fields in the forms that copies give them."""
+"""Checks of every source's records, and list fields in the forms that copies give them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ EVIDENCE_COLUMNS = (("fact", "subject"), ("relation", "predicate"), ("entity", "
 def list_items(
     reader: FieldReader, field: str, columns: Sequence[Sequence[str]], required: bool = True
 ) -> list[Any]:
-    """A field as a list of lists, whichever form it has.
+    """Return a field as a list of lists, whichever form it has.
 
     Takes `[[a, b], ...]`; a dictionary of lists `{"title": [...], "sentences": [...]}` and a list
     of dictionaries, both as the hub's copies have them (`columns` gives each column's possible
@@ -38,7 +38,9 @@ def list_items(
 
 
 def as_objects(value: Any) -> Any:
-    """A dictionary of lists as the list of dictionaries it stands for; another value as it is."""
+    """Return a dictionary of lists as the list of dictionaries it stands for; another value as it
+    is.
+    """
     if not isinstance(value, Mapping) or not all(isinstance(v, list) for v in value.values()):
         return value
     rows = zip(*value.values(), strict=False)
@@ -65,7 +67,7 @@ def _pick(value: Mapping[str, Any], column: Sequence[str]) -> Any:
 
 
 def question_record(contract: dict[str, Any], where: str) -> QuestionRecord:
-    """A checked QuestionRecord from an object in the contract's form. Raises RecordError."""
+    """Return a checked QuestionRecord from an object in the contract's form. Raises RecordError."""
     record = QuestionRecord.from_json(contract, where)
     for field in ("id", "question", "answer"):
         if not getattr(record, field).strip():
@@ -76,7 +78,7 @@ def question_record(contract: dict[str, Any], where: str) -> QuestionRecord:
 
 
 def triples_sample(contract: dict[str, Any], where: str) -> TriplesSample:
-    """A checked TriplesSample from an object in the contract's form. Raises RecordError."""
+    """Return a checked TriplesSample from an object in the contract's form. Raises RecordError."""
     sample = TriplesSample.from_json(contract, where)
     for field in ("id", "text"):
         if not getattr(sample, field).strip():
@@ -106,7 +108,7 @@ def check_supporting_facts(record: QuestionRecord, where: str) -> None:
 
 
 def _fact_problem(title: str, index: int, sentences: dict[str, int]) -> str:
-    """What is wrong with one supporting fact; empty when nothing is."""
+    """Return what is wrong with one supporting fact; empty when nothing is."""
     if title not in sentences:
         return f"no paragraph in the context is titled {title!r}"
     if not 0 <= index < sentences[title]:

@@ -11,7 +11,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def convert(row: Row) -> QuestionRecord:
-    """One row in the contract's form. Raises RecordError.
+    """Return one row in the contract's form. Raises RecordError.
 
     Also taken: no `id` (it becomes `<file stem>:<line>`); `answers` as a list, the first is the
     answer; `question_type` for `type`; `paragraphs` of {title, text, is_supporting} (PopQA) and
@@ -40,7 +40,7 @@ def _rename(record: dict[str, Any], old: str, new: str) -> None:
 
 
 def _context(reader: FieldReader, field: str, text: str) -> dict[str, Any]:
-    """Context and supporting facts from a list of passages; one without a mark supports."""
+    """Return context and supporting facts from a list of passages; one without a mark supports."""
 
     def passage(value: Any) -> tuple[str, str, bool]:
         return str(value["title"]), str(value[text]), bool(value.get("is_supporting", True))
@@ -53,7 +53,7 @@ def _context(reader: FieldReader, field: str, text: str) -> dict[str, Any]:
 
 
 def _with_choices(reader: FieldReader) -> dict[str, Any]:
-    """Question, answer and aliases of a multiple-choice question; labels become letters."""
+    """Return question, answer and aliases of a multiple-choice question; labels become letters."""
     choices, answer = reader.record["choices"], reader.text("answer")
     if not isinstance(choices, dict) or len(choices) > len(_LETTERS):
         raise reader.fail("choices", "not an object of labels", 'Write {"A": text, "B": text}')

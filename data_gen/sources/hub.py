@@ -13,7 +13,7 @@ PREFIX = "hub:"
 
 @dataclass(frozen=True)
 class HubReference:
-    """Which rows of which data set: `hub:dataset[@revision][:config]:split`."""
+    """A split of a data set on the hub: `hub:dataset[@revision][:config]:split`."""
 
     dataset: str
     config: str | None
@@ -32,7 +32,7 @@ class HubReference:
 
 
 def is_hub_reference(path: object) -> bool:
-    """Whether a source's path names a data set of the hub instead of a file."""
+    """Return whether a source's path names a data set of the hub instead of a file."""
     return str(path).startswith(PREFIX)
 
 

@@ -24,7 +24,7 @@ _TREE = "LLM question tree"
 
 
 def hotpotqa_question(row: Row) -> QuestionRecord:
-    """One row in the official, the hub's or the contract's form. Raises RecordError."""
+    """Return one row in the official, the hub's or the contract's form. Raises RecordError."""
     reader = FieldReader(row.value, row.where)
     if not _is_official(reader.record):
         return contract.convert(row)
@@ -32,14 +32,14 @@ def hotpotqa_question(row: Row) -> QuestionRecord:
 
 
 def _is_official(record: dict[str, Any]) -> bool:
-    """Whether a question has the official form or the hub's: known by `_id` and `context`."""
+    """Tell whether a question has the official form or the hub's: known by `_id` and `context`."""
     context = record.get("context")
     objects = isinstance(context, list) and any(isinstance(item, dict) for item in context)
     return "_id" in record or objects or isinstance(context, dict | str)
 
 
 def _of_hotpotqa(reader: FieldReader) -> dict[str, Any]:
-    """An official question in the contract's form; paragraphs and their facts are required."""
+    """Return an official question in the contract's form; paragraphs and facts are required."""
     return {
         "id": reader.text("_id") if "_id" in reader.record else reader.text("id"),
         "question": reader.text("question"),
@@ -51,7 +51,7 @@ def _of_hotpotqa(reader: FieldReader) -> dict[str, Any]:
 
 
 def twowiki_question(row: Row) -> QuestionRecord:
-    """The same with evidence triples.
+    """Return one row as `hotpotqa_question` does, with evidence triples. Raises RecordError.
 
     A few original records have a supporting sentence index past the paragraph's end. The
     Wikidata ids (`evidences_id`, `answer_id`) are left out.
@@ -64,7 +64,7 @@ def twowiki_question(row: Row) -> QuestionRecord:
 
 
 def musique_question(row: Row) -> QuestionRecord:
-    """One row of musique_ans or musique_full, known by `paragraphs`, or of the contract.
+    """Return one row of musique_ans or musique_full, known by `paragraphs`, or of the contract.
 
     A paragraph is one sentence of the context, and a supporting one is (title, 0). Unanswerable
     questions are errors, since their paragraphs do not hold the answer.
@@ -95,7 +95,7 @@ def _of_musique(reader: FieldReader) -> dict[str, Any]:
 
 
 def _paragraphs(reader: FieldReader) -> list[tuple[str, str, bool]]:
-    """Title, text and support of each paragraph, at the position that its `idx` says."""
+    """Return title, text and support of each paragraph, at the position that its `idx` says."""
     columns = FieldReader({"paragraphs": as_objects(reader.record["paragraphs"])}, reader.where)
     values = sorted(columns.items("paragraphs", _read_paragraph, _PARAGRAPH))
     positions = [position for position, *_ in values]
@@ -113,7 +113,7 @@ def _read_paragraph(value: Any) -> tuple[int, str, str, bool]:
 
 
 def question_tree(row: Row) -> QuestionRecord:
-    """One of ProbTree's trees, its leaves in order as the decomposition. Raises RecordError.
+    """Return one of ProbTree's trees, its leaves in order as the decomposition. Raises RecordError.
 
     The trees and their answers are a model's (silver). Other forms of the file have no whole
     sub-questions with answers: Break's steps are phrases, StrategyQA's have no answers.
@@ -140,7 +140,7 @@ def is_tree(row: Row) -> bool:
 
 
 def _read_leaf(value: Any) -> dict[str, Any]:
-    """A step; empty for a node that other nodes answer."""
+    """Return a step; empty for a node that other nodes answer."""
     if value.get("sons"):
         return {}
     return {"question": str(value["question"]), "answer": str(value["answer"] or "")}

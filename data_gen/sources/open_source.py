@@ -1,9 +1,11 @@
 """A source by its name: `--source NAME=PATH`, NAME one of the names below."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
+from common.names import did_you_mean
 from data_gen.sources import contract, webnlg
 from data_gen.sources.added_questions import arc_question, asqa_question, instruction
 from data_gen.sources.hub import is_hub_reference, parse_hub_reference, read_hub_rows
@@ -18,24 +20,45 @@ from data_gen.sources.rows import OnError, Row, convert_rows, read_rows
 from data_gen.sources.texts import contract_sample, tekgen_sample, wikiofgraph_sample
 from models.formats.records import QuestionRecord, TriplesSample
 
-_QUESTIONS: dict[str, Callable[[Row], QuestionRecord]] = {
-    "hotpotqa": hotpotqa_question,
-    "2wikimultihopqa": twowiki_question,
-    "musique": musique_question,
-    "world": contract.convert,
-    "contract": contract.convert,
-    "arc": arc_question,
-    "asqa": asqa_question,
-    "instructions": instruction,
+T = TypeVar("T")
+Reader = Callable[[str | Path, OnError | None], Iterator[T]]
+
+
+def converted(convert: Callable[[Row], T], pattern: str | None = None) -> Reader[T]:
+    """Return a reader of a source whose rows `convert` turns into records.
+
+    pattern: of the files to read where the path is a folder.
+    """
+
+    def read(path: str | Path, on_error: OnError | None) -> Iterator[T]:
+        return convert_rows(_open_rows(path, pattern, on_error), convert, on_error)
+
+    return read
+
+
+def _read_trees(path: str | Path, on_error: OnError | None) -> Iterator[QuestionRecord]:
+    return convert_rows(filter(is_tree, read_rows(path, on_error)), question_tree, on_error)
+
+
+# A new source is a converter of its rows and a line here.
+QUESTION_SOURCES: dict[str, Reader[QuestionRecord]] = {
+    "subquestions": _read_trees,
+    "hotpotqa": converted(hotpotqa_question),
+    "2wikimultihopqa": converted(twowiki_question),
+    "musique": converted(musique_question),
+    "world": converted(contract.convert, "questions_*.jsonl"),
+    "contract": converted(contract.convert),
+    "arc": converted(arc_question),
+    "asqa": converted(asqa_question),
+    "instructions": converted(instruction),
 }
-_TRIPLES: dict[str, Callable[[Row], TriplesSample]] = {
-    "wikiofgraph": wikiofgraph_sample,
-    "tekgen": tekgen_sample,
-    "world": contract_sample,
-    "contract": contract_sample,
+TRIPLE_SOURCES: dict[str, Reader[TriplesSample]] = {
+    "webnlg": webnlg.read,
+    "wikiofgraph": converted(wikiofgraph_sample),
+    "tekgen": converted(tekgen_sample),
+    "world": converted(contract_sample, "triples.jsonl"),
+    "contract": converted(contract_sample),
 }
-QUESTION_SOURCES = ("subquestions", *_QUESTIONS)
-TRIPLE_SOURCES = ("webnlg", *_TRIPLES)
 
 
 def read_questions(
@@ -48,11 +71,7 @@ def read_questions(
     another name, FileNotFoundError, and RecordError, which names file, line and field; with
     `on_error` the record is handed to it as that error and skipped.
     """
-    _check_name(name, QUESTION_SOURCES)
-    if name == "subquestions":
-        return convert_rows(filter(is_tree, read_rows(path, on_error)), question_tree, on_error)
-    pattern = "questions_*.jsonl" if name == "world" else None
-    return convert_rows(_open_rows(path, pattern, on_error), _QUESTIONS[name], on_error)
+    return _reader(name, QUESTION_SOURCES)(path, on_error)
 
 
 def read_triples(
@@ -63,20 +82,20 @@ def read_triples(
     `path` is as for `read_questions`; for `webnlg` an XML file or a folder of them, for `world`
     the folder (its triples.jsonl). Errors are those of `read_questions`.
     """
-    _check_name(name, TRIPLE_SOURCES)
-    if name == "webnlg":
-        return webnlg.read(path, on_error)
-    pattern = "triples.jsonl" if name == "world" else None
-    return convert_rows(_open_rows(path, pattern, on_error), _TRIPLES[name], on_error)
+    return _reader(name, TRIPLE_SOURCES)(path, on_error)
 
 
-def _check_name(name: str, names: tuple[str, ...]) -> None:
-    if name not in names:
-        raise ValueError(f"source {name!r} is unknown. Write NAME=PATH with {', '.join(names)}")
+def _reader(name: str, sources: Mapping[str, Reader[T]]) -> Reader[T]:
+    if name not in sources:
+        raise ValueError(
+            f"source {name!r} is unknown, {did_you_mean(name, sources)}. Write NAME=PATH with "
+            f"{', '.join(sources)}"
+        )
+    return sources[name]
 
 
 def _open_rows(path: str | Path, pattern: str | None, on_error: OnError | None) -> Iterator[Row]:
-    """Rows of a hub data set, of a folder's files of that pattern, or of one file."""
+    """Return the rows of a hub data set, of a folder's files of that pattern, or of one file."""
     if is_hub_reference(path):
         return read_hub_rows(parse_hub_reference(str(path)))
     if pattern is None or not Path(path).is_dir():

@@ -85,7 +85,7 @@ class _ArrayReader:
         return not isinstance(value, dict | list | str) and end >= len(self.buffer) - _CUT_MARGIN
 
     def _peek(self) -> str:
-        """The next character that is not white space; empty at the end of the file."""
+        """Return the next character that is not white space; empty at the end of the file."""
         while True:
             while self.position < len(self.buffer):
                 if self.buffer[self.position] not in _SPACE:
@@ -161,7 +161,7 @@ def convert_rows(
 
 
 def require_file(path: str | Path) -> Path:
-    """The path of an existing file. Raises FileNotFoundError or IsADirectoryError."""
+    """Return the path of an existing file. Raises FileNotFoundError or IsADirectoryError."""
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a folder. Name one data file in it")

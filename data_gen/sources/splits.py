@@ -12,7 +12,9 @@ DEFAULT_FRACTIONS = (0.94, 0.06, 0.0)
 
 
 def check_fractions(fractions: Sequence[float]) -> tuple[float, float, float]:
-    """Train, dev and test shares as a tuple; ValueError unless three shares that sum to one."""
+    """Return train, dev and test shares as a tuple; ValueError unless three shares that sum to
+    one.
+    """
     if len(fractions) != 3 or any(share < 0 for share in fractions):
         raise ValueError(
             f"fractions {list(fractions)}: give three shares of train, dev and test, none negative"
@@ -26,7 +28,7 @@ def check_fractions(fractions: Sequence[float]) -> tuple[float, float, float]:
 
 
 def hash_fraction(key: str, seed: int = 0) -> float:
-    """A number in [0, 1) that depends on nothing but `key` and `seed` (sha256)."""
+    """Return a number in [0, 1) that depends on nothing but `key` and `seed` (sha256)."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
@@ -34,7 +36,7 @@ def hash_fraction(key: str, seed: int = 0) -> float:
 def split_of(
     question_id: str, seed: int = 0, fractions: Sequence[float] = DEFAULT_FRACTIONS
 ) -> Split:
-    """The split that every sample of `question_id` belongs to.
+    """Return the split that every sample of `question_id` belongs to.
 
     `fractions` are the shares of train, dev and test; the same id and seed give the same split
     in every run, whatever other questions there are.

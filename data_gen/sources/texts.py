@@ -33,7 +33,8 @@ def read_contract_triples(
 
 
 def file_subsets(path: str | Path, datasets: Collection[str] | None = None) -> list[dict[str, Any]]:
-    """The data sets and licences that a file's lines name, those of `datasets` alone where given.
+    """Return the data sets and licences that a file's lines name, those of `datasets` alone where
+    given.
 
     Rows as `record_subsets` gives them.
     """
@@ -44,7 +45,7 @@ def file_subsets(path: str | Path, datasets: Collection[str] | None = None) -> l
 
 
 def contract_sample(row: Row) -> TriplesSample:
-    """One row of the contract. Raises RecordError.
+    """Return one row of the contract. Raises RecordError.
 
     A missing id becomes `<file stem>:<line>`. A title is put before the text as a passage's is
     when a model reads it (`passage_text`), since the text alone may say "he" for it.
@@ -67,7 +68,7 @@ def _of_datasets(rows: Iterator[Row], datasets: frozenset[str]) -> Iterator[Row]
 
 
 def tekgen_sample(row: Row) -> TriplesSample:
-    """One row with `triples` and `sentence`. Raises RecordError.
+    """Return one row with `triples` and `sentence`. Raises RecordError.
 
     A qualified statement `[subject, value, qualifier, qualifier's value]` ("X", "Award Y",
     "received on", "1990") becomes the triple ("X", "Award Y received on", "1990").
@@ -76,7 +77,7 @@ def tekgen_sample(row: Row) -> TriplesSample:
 
 
 def wikiofgraph_sample(row: Row) -> TriplesSample:
-    """One row with `(<S> subject| <P> predicate| <O> object)` strings (RAS App. D.1).
+    """Return one row with `(<S> subject| <P> predicate| <O> object)` strings (RAS App. D.1).
 
     A text with a malformed or no triple is an error. Raises RecordError.
     """
@@ -96,7 +97,10 @@ def _sample(
     text: Sequence[str],
     triple: Callable[[list[str]], list[str]],
 ) -> TriplesSample:
-    """A row's sample; `triples` and `text` are names of its columns, the first that is there."""
+    """Return a row's sample.
+
+    triples, text: names of its columns, of which the first that is there counts.
+    """
     reader = FieldReader(row.value, row.where)
     found = _triples_column(reader, triples)
     if not found:
@@ -110,7 +114,7 @@ def _sample(
 
 
 def _column(reader: FieldReader, names: Sequence[str]) -> str:
-    """The name of the first of these fields that the row has. Raises RecordError."""
+    """Return the name of the first of these fields that the row has. Raises RecordError."""
     for name in names:
         if reader.record.get(name) is not None:
             return name
@@ -119,7 +123,10 @@ def _column(reader: FieldReader, names: Sequence[str]) -> str:
 
 
 def _triples_column(reader: FieldReader, names: Sequence[str]) -> list[Any]:
-    """The row's triples as a list: a list as it is, or a JSON or `(<S> ...)` text. RecordError."""
+    """Return the row's triples: a list as it is, or read from a JSON or `(<S> ...)` text.
+
+    Raises RecordError.
+    """
     name = _column(reader, names)
     value = reader.record[name]
     if not isinstance(value, str):

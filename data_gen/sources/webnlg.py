@@ -42,7 +42,9 @@ def _read_files(root: Path, files: list[Path], on_error: OnError | None) -> Iter
 
 
 def _entries(file: Path) -> Iterator[ElementTree.Element]:
-    """Each `entry`, taken out after use so that a large file never stands in memory whole."""
+    """Yield each `entry`, taken out after use so that a large file never stands in memory
+    whole.
+    """
     above: list[ElementTree.Element] = []
     try:
         for event, element in ElementTree.iterparse(file, events=("start", "end")):
@@ -79,7 +81,7 @@ def _samples(entry: ElementTree.Element, file: Path, index: int, name: str) -> l
 
 
 def _text(element: ElementTree.Element, where: str) -> str:
-    """A lex's text; enriched releases keep it in a `text` element."""
+    """Return a lex's text; enriched releases keep it in a `text` element."""
     text = " ".join((element.findtext("text") or element.text or "").split())
     if not text:
         raise RecordError(where, "lex", "has no text", "Fill it in or remove the element")

@@ -35,11 +35,11 @@ class PlacedCounts(Counter[str]):
         self[name] += number
 
     def ordered(self) -> dict[str, int]:
-        """Names and numbers in the order of the names' first places."""
+        """Return the names and numbers in the order of the names' first places."""
         return {name: self[name] for name in sorted(self, key=lambda name: self.first[name])}
 
     def to_json(self) -> list[list[Any]]:
-        """A row a name: name, number, first place."""
+        """Return a row a name: name, number, first place."""
         return [[name, self[name], list(self.first[name])] for name in self]
 
     def take(self, rows: Iterable[list[Any]]) -> None:
@@ -51,7 +51,9 @@ class PlacedCounts(Counter[str]):
 
 
 def spread_of(counts: Mapping[int, int]) -> dict[str, float]:
-    """Minimum, mean, median, 90th percentile and maximum of values counted; empty for none."""
+    """Return minimum, mean, median, 90th percentile and maximum of values counted; empty for
+    none.
+    """
     total = sum(counts.values())
     if not total:
         return {}
@@ -67,7 +69,7 @@ def spread_of(counts: Mapping[int, int]) -> dict[str, float]:
 
 
 def _value_at(counts: Mapping[int, int], position: int) -> int:
-    """The value at a position, from 0, of all values in order."""
+    """Return the value at a position, from 0, of all values in order."""
     passed = 0
     for value in sorted(counts):
         passed += counts[value]
@@ -77,7 +79,7 @@ def _value_at(counts: Mapping[int, int], position: int) -> int:
 
 
 class TokenSpread:
-    """How long texts are in tokens; they are counted in batches."""
+    """Lengths of texts in tokens, counted in batches."""
 
     def __init__(self, count_tokens: CountTokens) -> None:
         self._count_tokens = count_tokens
@@ -91,7 +93,7 @@ class TokenSpread:
             self._flush()
 
     def figures(self) -> dict[str, float]:
-        """The spread of all lengths."""
+        """Return the spread of all lengths."""
         self._flush()
         return spread_of(self._lengths)
 
@@ -101,7 +103,7 @@ class TokenSpread:
 
 
 class NameTally:
-    """How often each name came, of any number of different names.
+    """Counts of names, of which there may be any number.
 
     Up to `held` names are counted in memory, the rest in an SQLite file that starts in memory too.
     """
@@ -124,7 +126,7 @@ class NameTally:
             self._move_to_table()
 
     def most_common(self, limit: int) -> dict[str, int]:
-        """The most frequent names, of equally frequent ones those that came first."""
+        """Return the most frequent names, of equally frequent ones those that came first."""
         if self._table is None:
             ranked = sorted(self._counts.items(), key=lambda item: (-item[1][0], item[1][1]))
             return {name: count for name, (count, _) in ranked[:limit]}

@@ -70,7 +70,7 @@ def _is_full(error: OSError | sqlite3.Error) -> bool:
 
 
 def observed(items: Iterable[T], *observers: Callable[[T], None]) -> Iterator[T]:
-    """The items as they come, each shown to all observers first."""
+    """Yield the items as they come, each shown to all observers first."""
     for item in items:
         for observe in observers:
             observe(item)
@@ -106,7 +106,7 @@ class EveryFew(FirstFew[T]):
 
 
 class Spooled(Protocol):
-    """What can be spooled: it goes to a JSON object and comes back as it was."""
+    """An item that can be spooled: it goes to a JSON object and comes back as it was."""
 
     @classmethod
     def from_json(cls, record: Any, where: str = "") -> Self:
@@ -114,7 +114,7 @@ class Spooled(Protocol):
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object."""
+        """Return the JSON object."""
         ...
 
 
@@ -122,12 +122,12 @@ SpooledT = TypeVar("SpooledT", bound=Spooled)
 
 
 def to_line(record: Spooled) -> str:
-    """A record as one line of ASCII, which holds any text, lone surrogates too."""
+    """Return a record as one line of ASCII, which holds any text, lone surrogates too."""
     return json.dumps(record.to_json())
 
 
 def from_line(line: str | bytes, record_type: type[SpooledT]) -> SpooledT:
-    """The record that `to_line` wrote."""
+    """Return the record that `to_line` wrote."""
     return record_type.from_json(json.loads(line))
 
 
@@ -155,7 +155,8 @@ class Spool(Generic[SpooledT]):
 
 
 def sort_key(fraction: float, number: int = 0) -> str:
-    """A key that sorts as (fraction, number) does: their bits in hexadecimal digits, 28 of them.
+    """Return a key that sorts as (fraction, number) does: their bits in hexadecimal digits, 28 of
+    them.
 
     fraction: not negative, as `hash_fraction` gives it; number: below 2**48, to break ties.
     """
@@ -163,7 +164,7 @@ def sort_key(fraction: float, number: int = 0) -> str:
 
 
 def fraction_bits(fraction: float) -> int:
-    """A whole number that sorts as the fraction, not negative, does."""
+    """Return a whole number that sorts as the fraction, not negative, does."""
     return int.from_bytes(struct.pack(">d", fraction), "big")
 
 
@@ -199,7 +200,7 @@ class ExternalSort:
             self._write_run()
 
     def __iter__(self) -> Iterator[str]:
-        """The lines in order; may be asked for more than once, after everything was added."""
+        """Return lines in order; may be asked for more than once, after everything was added."""
         if not self._runs:
             self._buffer.sort()
             return (_line(entry) for entry in self._buffer)
@@ -212,7 +213,7 @@ class ExternalSort:
         return (_line(entry) for entry in _merged(self._runs))
 
     def first(self, count: int) -> Iterator[str]:
-        """The first `count` lines."""
+        """Return the first `count` lines."""
         return islice(iter(self), count)
 
     def _write_run(self) -> None:

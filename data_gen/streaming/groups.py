@@ -26,7 +26,7 @@ Entries = npt.NDArray[Any]
 
 
 def open_table(tables: str, folder: Path | None = None) -> sqlite3.Connection:
-    """An SQLite file in `folder` that nobody else reads, with these tables.
+    """Return an SQLite file in `folder` that nobody else reads, with these tables.
 
     No journal, one transaction that is never closed, up to CACHE_BYTES in memory; what fits there
     is not written. Without a folder the file is one of the system's temporary ones.
@@ -81,18 +81,18 @@ class DiskGroups:
                 )
 
     def payload(self, key: str) -> str | None:
-        """The payload of a key, None where the key is not there."""
+        """Return the payload of a key, None where the key is not there."""
         found = self._table.execute("SELECT payload FROM groups WHERE key = ?", (_digest(key),))
         row = found.fetchone()
         return None if row is None else str(row[0])
 
     def values(self, key: str) -> list[str]:
-        """The values of a key in the order in which they came; none for an unknown key."""
+        """Return the values of a key in the order in which they came; none for an unknown key."""
         number = self._number(_digest(key))
         return [] if number is None else self._values(number)
 
     def groups(self) -> Iterator[tuple[str, list[str]]]:
-        """Payload and values of each key, keys in the order of their first appearance."""
+        """Yield payload and values of each key, keys in the order of their first appearance."""
         rows = self._table.execute("SELECT number, payload FROM groups ORDER BY number")
         for number, payload in rows:
             yield str(payload), self._values(number)
@@ -138,7 +138,7 @@ class PassageTable(Mapping[str, PassageRecord]):
         return len(self._groups)
 
     def passages(self) -> Iterator[PassageRecord]:
-        """All of them, in the order in which they came."""
+        """Return all of them, in the order in which they came."""
         return (from_line(line, PassageRecord) for line, _ in self._groups.groups())
 
 
@@ -153,12 +153,12 @@ def _digest(key: str) -> bytes:
 
 
 def text_key(text: str) -> bytes:
-    """16 bytes that stand for a text; a lone surrogate in it is allowed."""
+    """Return 16 bytes that stand for a text; a lone surrogate in it is allowed."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def text_value(text: str) -> int:
-    """8 bytes that stand for a text, as a number."""
+    """Return 8 bytes that stand for a text, as a number."""
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
@@ -190,7 +190,7 @@ class FirstByKey:
         return number
 
     def verdicts(self, chosen: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.uint8]:
-        """One byte an entry: FIRST of its key, SAME value as the first, or OTHER value.
+        """Return a byte for each entry: FIRST of its key, SAME value as the first, or OTHER value.
 
         chosen: which entries count at all (all); the others are LEFT_OUT. `first_clash` is then
         (number of a first, number of its OTHER) for the lowest such OTHER, or None.
@@ -206,12 +206,14 @@ class FirstByKey:
         return verdicts
 
     def sizes_and_values(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]]:
-        """How many entries each key has, and the first one's value; keys in no order, in pieces."""
+        """Yield how many entries each key has, and the first one's value; keys in no order, in
+        pieces.
+        """
         for entries, start, _ in self._groups():
             yield np.diff(np.append(start, len(entries))), entries["value"][start]
 
     def distinct(self) -> int:
-        """How many different keys there are."""
+        """Return how many different keys there are."""
         return sum(len(start) for _, start, _ in self._groups())
 
     def _groups(

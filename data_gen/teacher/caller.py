@@ -31,12 +31,12 @@ HOPELESS = (AccessError, EngineClosedError, UnknownAdapterError, UnsupportedRequ
 
 
 def is_transient(error: EngineError) -> bool:
-    """Whether the same call may succeed later."""
+    """Return whether the same call may succeed later."""
     return isinstance(error, TransientError | DeadlineExceededError | EngineDiedError)
 
 
 def may_be_billed(error: EngineError) -> bool:
-    """Whether an answer may have been paid for that never came."""
+    """Return whether an answer may have been paid for that never came."""
     if isinstance(error, TransientError):
         return error.may_be_billed
     return isinstance(error, DeadlineExceededError | EngineDiedError)
@@ -57,13 +57,15 @@ class RetryPolicy:
     longest_told_seconds: float = 3600.0
 
     def wait_seconds(self, failed_attempts: int, error: EngineError) -> float:
-        """How long to wait after so many failed attempts; at least what the endpoint asks for."""
+        """Return how long to wait after so many failed attempts; at least what the endpoint asks
+        for.
+        """
         longest = min(self.longest_seconds, self.base_seconds * 2 ** (failed_attempts - 1))
         return (told_seconds(error) or 0.0) + random.uniform(0.0, longest)
 
 
 def told_seconds(error: EngineError) -> float | None:
-    """How long the endpoint asks to wait, if it does."""
+    """Return how long the endpoint asks to wait, if it does."""
     return error.retry_after if isinstance(error, TransientError) else None
 
 
@@ -103,7 +105,7 @@ class RunStoppedError(RuntimeError):
 
 @dataclass(frozen=True)
 class CallLimits:
-    """What a caller keeps to.
+    """The limits of a caller.
 
     concurrency: most requests in flight. prices, cap: see spending. deadline_seconds: of one
     attempt. failures_in_a_row: so many calls that fail one after another end the run, at least
@@ -140,7 +142,7 @@ class TeacherCaller:
         self._failed_in_a_row = 0
 
     async def ask(self, call: TeacherCall) -> Answer:
-        """The answer to a call; the same call made twice at once is sent once.
+        """Return the answer to a call; the same call made twice at once is sent once.
 
         Raises:
             CallFailedError: this call has no answer.

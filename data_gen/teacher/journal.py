@@ -72,11 +72,11 @@ class JournalContents:
     torn: bytes = b""
 
     def committed(self) -> Amount:
-        """What was paid, what may have been paid for nothing, and what is under way."""
+        """Return what was paid, what may have been paid for nothing, and what is under way."""
         return self.confirmed + self.lost_at_most()
 
     def lost_at_most(self) -> Amount:
-        """What may have been paid for nothing, or is under way."""
+        """Return what may have been paid for nothing, or is under way."""
         return sum(self.open.values(), self.lost)
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -178,7 +178,7 @@ class Journal:
         return self.contents.answers
 
     def committed(self) -> Amount:
-        """What all calls together have cost or may yet cost, those of earlier runs too."""
+        """Return what all calls together have cost or may yet cost, those of earlier runs too."""
         return self.contents.committed()
 
     def begin(self, key: str, call: TeacherCall, most: Amount) -> None:

@@ -39,7 +39,7 @@ class TeacherError(UserError, ValueError):
 
 
 def endpoint_teacher(model: str, concurrency: int, timeout: float) -> Teacher:
-    """A model of the endpoint that `OPENAI_BASE_URL` and `OPENAI_API_KEY` name.
+    """Return a model of the endpoint that `OPENAI_BASE_URL` and `OPENAI_API_KEY` name.
 
     The client makes each request once: retries are TeacherCaller's.
     """
@@ -58,7 +58,7 @@ def no_teacher() -> Teacher:
 
 # models.files.backbone and models.files.checkpoint bring torch, which an endpoint needs none of.
 def backbone_teacher(name: str, options: EngineOptions) -> Teacher:
-    """A plain model that runs here. Raises TeacherError."""
+    """Return a plain model that runs here. Raises TeacherError."""
     from common.cache import CacheFolderError
     from models.files.backbone import BackboneNotFoundError, backbone_id, load_tokenizer
 
@@ -70,7 +70,7 @@ def backbone_teacher(name: str, options: EngineOptions) -> Teacher:
 
 
 def writer_teacher(folder: Path, options: EngineOptions) -> Teacher:
-    """A helper that was trained to write sub-queries: its adapter on its backbone.
+    """Return a helper that was trained to write sub-queries: its adapter on its backbone.
 
     Raises TeacherError for a folder that holds none.
     """

@@ -122,7 +122,7 @@ class TeacherCall:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a teacher wrote, and what it took; `cost` in the currency of the given prices."""
+    """A teacher's text and what it took; `cost` in the currency of the given prices."""
 
     text: str
     finish_reason: str
@@ -132,15 +132,18 @@ class Answer:
 
 
 class Asker(Protocol):
-    """What answers calls: a teacher, or an estimate of what one would take."""
+    """An answerer of calls: a teacher, or an estimate of what one would take."""
 
     async def ask(self, call: TeacherCall) -> Answer:
-        """The answer to a call. Raises CallFailedError for this call, RunStoppedError for all."""
+        """Return the answer to a call. Raises CallFailedError for this call, RunStoppedError for
+        all.
+        """
         ...
 
 
 def call_key(model: str, call: TeacherCall) -> str:
-    """sha256 of everything that decides an answer: model, prompt, sampling and format version.
+    """Return sha256 of everything that decides an answer: model, prompt, sampling and format
+    version.
 
     A deadline decides none. The endpoint's address is not in it: a served model may move.
     """
@@ -151,7 +154,7 @@ def call_key(model: str, call: TeacherCall) -> str:
 
 
 def second_try(call: TeacherCall) -> TeacherCall:
-    """The same call with another seed, at a temperature that lets the seed matter."""
+    """Return the same call with another seed, at a temperature that lets the seed matter."""
     sampling = replace(
         call.request.sampling, temperature=SECOND_TEMPERATURE, seed=SECOND_SEED, top_p=1.0
     )
@@ -170,12 +173,12 @@ def most_input_tokens(request: Request) -> int:
 
 
 def request_text(request: Request) -> str:
-    """The request's words, for an estimate of its tokens."""
+    """Return the request's words, for an estimate of its tokens."""
     return "\n".join([request.prompt or "", *(m["content"] for m in request.messages or ())])
 
 
 def filter_prompt(question: str, documents: Sequence[str]) -> str:
-    """Which of the documents help to answer the question (RAS Fig. 7)."""
+    """Return which of the documents help to answer the question (RAS Fig. 7)."""
     numbered = "\n".join(f"{n}. {one_line(text)}" for n, text in enumerate(documents, start=1))
     return (
         f"{FILTER_INSTRUCTION}\n\nQuestion: {one_line(question)}\n\nSupporting docs:\n\n{numbered}"
@@ -184,7 +187,7 @@ def filter_prompt(question: str, documents: Sequence[str]) -> str:
 
 
 def subquery_prompt(given: SubqueryInput) -> str:
-    """One sub-question for a document, given those before (RAS Fig. 8)."""
+    """Return one sub-question for for each document, given those before (RAS Fig. 8)."""
     lines = [
         SUBQUERY_INSTRUCTION,
         f"Examples:\n\n{SUBQUERY_EXAMPLES}",
@@ -198,7 +201,7 @@ def subquery_prompt(given: SubqueryInput) -> str:
 
 
 def direct_prompt(question: str) -> str:
-    """The question without any context (RAS Algorithm 1, line 3); the answer ends its line.
+    """Return the question without any context (RAS Algorithm 1, line 3); the answer ends its line.
 
     A base model that follows no instruction sees by examples that a short answer is wanted.
     """

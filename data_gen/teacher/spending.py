@@ -1,4 +1,4 @@
-"""What calls cost, before and after, and the cap that a run does not pass."""
+"""The cost of calls, before and after, and the cap that a run does not pass."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ class Prices:
     output: float = 0.0
 
     def cost(self, input_tokens: int, output_tokens: int) -> float:
-        """What so many tokens cost."""
+        """Return what so many tokens cost."""
         return (input_tokens * self.input + output_tokens * self.output) / PER_PRICE
 
     def most(self, call: TeacherCall) -> Amount:
@@ -40,7 +40,9 @@ class Prices:
         return Amount(read + written, self.cost(read, written))
 
     def answer(self, completion: Completion, call: TeacherCall) -> Answer:
-        """A completion with its cost; an endpoint that tells no usage is charged for the most."""
+        """Return a completion with its cost; an endpoint that tells no usage is charged for the
+        most.
+        """
         read, written = completion.input_tokens, completion.output_tokens
         if not read:
             read, written = most_input_tokens(call.request), call.request.sampling.max_new_tokens
@@ -114,17 +116,17 @@ class RunBill:
 
     @property
     def cost(self) -> float:
-        """What the answers of this run cost."""
+        """Return what the answers of this run cost."""
         return sum(stage.cost for stage in self.stages.values())
 
     def table(self) -> tuple[list[str], list[list[Any]]]:
-        """Columns and one row a stage."""
+        """Return the columns and one row a stage."""
         names = [item.name for item in fields(StageBill)]
         rows = [[name, *vars(bill).values()] for name, bill in self.stages.items()]
         return ["stage", *(name.replace("_", " ") for name in names)], rows
 
     def as_dict(self) -> dict[str, Any]:
-        """The counts by stage."""
+        """Return the counts by stage."""
         return {name: dict(vars(bill)) for name, bill in self.stages.items()}
 
 
@@ -165,7 +167,7 @@ class Estimate:
         self._counted: set[str] = set()
 
     async def ask(self, call: TeacherCall) -> Answer:
-        """The journal's answer, or a stand-in of the greatest length."""
+        """Return the journal's answer, or a stand-in of the greatest length."""
         stage, key = self.stages[call.stage], call_key(self._model, call)
         known = self._answers.get(key)
         if known is not None:
@@ -182,12 +184,12 @@ class Estimate:
         return Answer(call.stand_in, "stop", read, written)
 
     def table(self) -> tuple[list[str], list[list[Any]]]:
-        """Columns and one row a stage."""
+        """Return the columns and one row a stage."""
         columns = ["stage", "in the journal", "calls", "input tokens", "output tokens", "cost"]
         names = [item.name for item in fields(StageEstimate)]
         rows = [[stage, *(getattr(e, n) for n in names)] for stage, e in self.stages.items()]
         return columns, rows
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures by stage."""
+        """Return the figures by stage."""
         return {name: dict(vars(stage)) for name, stage in self.stages.items()}

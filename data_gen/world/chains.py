@@ -33,7 +33,7 @@ START_WEIGHTS = {
 
 
 def make_single(library: Library, rng: Random) -> Draft | None:
-    """A question about one fact of a random entity."""
+    """Return a question about one fact of a random entity."""
     entity = rng.choice(library.world.entities)
     fact = rng.choice(list(library.world.facts[entity.index].values()))
     question = ask(rng, fact.predicate, mention(rng, entity))
@@ -45,7 +45,7 @@ def make_single(library: Library, rng: Random) -> Draft | None:
 
 
 def make_chain(library: Library, rng: Random, hops: int) -> Draft | None:
-    """A chain such as "Who is the spouse of the director of X?", or None for a dead end.
+    """Return a chain such as "Who is the spouse of the director of X?", or None for a dead end.
 
     The answer stands in no passage before the last one, so that no step can be left out.
     """
@@ -129,7 +129,7 @@ class IntersectionMaker:
                 self._both.update(_pair_key(kind, *pair) for pair in combinations(facts, 2))
 
     def make(self, rng: Random) -> Draft | None:
-        """A question whose conditions hold of others singly, and together of one entity."""
+        """Return a question whose conditions hold of others singly, and together of one entity."""
         kind = rng.choices(list(CONDITIONS), weights=(8, 4, 2, 2))[0]
         entity = rng.choice(self._library.by_kind[kind])
         facts = self._facts(entity)
@@ -154,7 +154,7 @@ class IntersectionMaker:
         return Draft("intersection", question, entity.name, (one, two), steps, answers)
 
     def _facts(self, entity: Entity) -> list[Fact]:
-        """The entity's facts that may be conditions, in the order of the table."""
+        """Return the entity's facts that may be conditions, in the order of the table."""
         facts = self._library.world.facts[entity.index]
         return [facts[predicate] for predicate in CONDITIONS[entity.kind] if predicate in facts]
 

@@ -11,7 +11,7 @@ from models.facts.dates import MONTHS, Date, compare_dates
 
 
 class DateStyle(StrEnum):
-    """How a date is written."""
+    """A way of writing a date."""
 
     DAY_FIRST = "7 March 1982"
     MONTH_FIRST = "March 7, 1982"
@@ -28,7 +28,7 @@ class CalendarDate:
     style: DateStyle
 
     def written(self, style: DateStyle) -> str:
-        """The date in the given style."""
+        """Return the date in the given style."""
         month = MONTHS[self.month - 1]
         if style is DateStyle.DAY_FIRST:
             return f"{self.day} {month} {self.year}"
@@ -61,7 +61,9 @@ class CalendarDate:
 
 
 def random_date(rng: Random, first_year: int, last_year: int, year_only: float) -> CalendarDate:
-    """A date in a random style; `year_only` is the probability that only the year is told."""
+    """Return a date in a random style; `year_only` is the probability that only the year is
+    told.
+    """
     year, month = rng.randint(first_year, last_year), rng.randint(1, 12)
     day = rng.randint(1, calendar.monthrange(year, month)[1])
     if rng.random() < year_only:

@@ -1,4 +1,4 @@
-"""What every question maker hands over, and what it may look up."""
+"""The drafts that question makers return, and the tables that they may look up."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Library:
         return [plain(f"{passage.entity.name} {passage.text}") for passage in self.passages]
 
     def entity(self, fact: Fact) -> Entity:
-        """The object of a fact about two entities."""
+        """Return the object of a fact about two entities."""
         assert fact.object is not None
         return self.world.entities[fact.object]
 
     def follow(self, start: Entity, path: Sequence[str]) -> tuple[Fact, ...] | None:
-        """The facts met on a path of predicates, or None where it breaks off."""
+        """Return the facts met on a path of predicates, or None where it breaks off."""
         met: list[Fact] = []
         index: int | None = start.index
         for predicate in path:
@@ -69,7 +69,7 @@ class Library:
         return tuple(met)
 
     def step_questions(self, rng: Random, facts: Sequence[Fact]) -> tuple[str, ...]:
-        """One sub-question a fact, each about a name that is known by then."""
+        """Return one sub-question for each fact, each about a name that is known by then."""
         return tuple(
             ask(rng, fact.predicate, self.world.entities[fact.subject].name) for fact in facts
         )

@@ -74,7 +74,7 @@ class NameMaker:
         self._surnames: list[str] = []
 
     def root(self, syllables: int | None = None) -> str:
-        """A new capitalised word of two or three syllables."""
+        """Return a new capitalised word of two or three syllables."""
         rng = self._rng
         while True:
             count = syllables or rng.choice((2, 2, 3))
@@ -87,14 +87,14 @@ class NameMaker:
                 return word
 
     def surname(self) -> str:
-        """A new surname, or one time in seven the surname of somebody else."""
+        """Return a new surname, or one time in seven the surname of somebody else."""
         if self._surnames and self._rng.random() < 1 / 7:
             return self._rng.choice(self._surnames)
         self._surnames.append(self.root())
         return self._surnames[-1]
 
     def person(self, gender: str, surname: str) -> str:
-        """A full name that nobody else bears."""
+        """Return a full name that nobody else bears."""
         name = f"{self._rng.choice(self._given[gender])} {surname}"
         if name in self._taken:
             name = f"{self.root(2)} {surname}"
@@ -102,11 +102,11 @@ class NameMaker:
         return name
 
     def from_pattern(self, patterns: tuple[str, ...]) -> str:
-        """A title or an organisation's name around a new word."""
+        """Return a title or an organisation's name around a new word."""
         return self._rng.choice(patterns).format(root=self.root())
 
     def around_city(self, city: str, patterns: tuple[str, ...]) -> str:
-        """A name after a city, or after a new word where that name is taken."""
+        """Return a name after a city, or after a new word where that name is taken."""
         name = self._rng.choice(patterns).format(root=city)
         if name in self._taken:
             return self.from_pattern(patterns)

@@ -27,7 +27,7 @@ class Balance:
         self._count: dict[str, int] = {}
 
     def wanted(self, type_name: str, template: str) -> bool:
-        """Whether the next question of the template should be a positive one."""
+        """Return whether the next question of the template should be a positive one."""
         own = self._count.get(f"{type_name}/{template}", 0)
         return own < 0 or (own == 0 and self._count.get(type_name, 0) <= 0)
 
@@ -47,15 +47,15 @@ class PairMaker:
         self._groups: dict[tuple[Kind, tuple[str, ...]], Mapping[str, Ends]] = {}
 
     def comparison(self, rng: Random) -> Draft | None:
-        """Two entities' own dates; the answer is the entity that is earlier or later."""
+        """Return two entities' own dates; the answer is the entity that is earlier or later."""
         return self._compare(rng, "comparison", rng.choice(COMPARISONS))
 
     def bridge_comparison(self, rng: Random) -> Draft | None:
-        """The dates of what two entities lead to; the answer is one of the two."""
+        """Return the dates of what two entities lead to; the answer is one of the two."""
         return self._compare(rng, "bridge_comparison", rng.choice(BRIDGE_COMPARISONS))
 
     def yes_no(self, rng: Random) -> Draft | None:
-        """Whether two paths of the same predicates end in the same entity."""
+        """Return whether two paths of the same predicates end in the same entity."""
         wording = rng.choice(YES_NO)
         template = f"{wording.kind}/{'/'.join(wording.path)}"
         wanted = self._balance.wanted("yes_no", template)
@@ -103,7 +103,7 @@ class PairMaker:
         return Draft(type_name, question, answer, facts, steps, answers, (), template, positive)
 
     def _reach(self, kind: Kind, path: tuple[str, ...]) -> Ends:
-        """The entities of a kind from which the whole path can be followed."""
+        """Return the entities of a kind from which the whole path can be followed."""
         if (kind, path) not in self._ends:
             followed = [(e, self._library.follow(e, path)) for e in self._library.by_kind[kind]]
             self._ends[kind, path] = [(entity, facts) for entity, facts in followed if facts]
@@ -132,12 +132,12 @@ class PairMaker:
 
 
 def _overlap(left: tuple[Entity, tuple[Fact, ...]], right: tuple[Entity, tuple[Fact, ...]]) -> bool:
-    """Whether the two sides share a step, which would leave nothing to compare."""
+    """Return whether the two sides share a step, which would leave nothing to compare."""
     return bool({fact.key for fact in left[1]} & {fact.key for fact in right[1]})
 
 
 def make_self_contained(rng: Random, balance: Balance) -> Draft:
-    """A question on numbers or letters, with an answer and no facts."""
+    """Return a question on numbers or letters, with an answer and no facts."""
     makers = (_extreme, _sum, _letters, _first_letter, _order, _parity)
     return rng.choice(makers)(rng, balance)
 

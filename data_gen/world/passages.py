@@ -39,14 +39,14 @@ class Passage:
 
 @dataclass(frozen=True)
 class _Reference:
-    """How a sentence speaks of its subject: "Vela Koru", "she", "the film"."""
+    """The word for a sentence's subject: "Vela Koru", "she", "the film"."""
 
     subject: str
     possessive: str
 
 
 def write_passages(world: World, seed: int) -> list[Passage]:
-    """One passage an entity, in the entities' order."""
+    """Return one passage for each entity, in the entities' order."""
     rng = Random(f"trivium-world/{seed}/passages")
     hosted: dict[int, list[Fact]] = {}
     for (subject, predicate), host in world.home.items():
@@ -130,7 +130,7 @@ class _Writer:
         return _finish(self._joined(reference, facts[0], facts[1]))
 
     def _joined(self, reference: _Reference, first: Fact, second: Fact) -> str:
-        """Two facts in one sentence: joined verbs, an opener, or two clauses."""
+        """Return two facts in one sentence: joined verbs, an opener, or two clauses."""
         both = _has_phrase(self._entity, first) and _has_phrase(self._entity, second)
         forms = [
             f"{self._clause(reference, first)}, and {self._clause(self._pronoun(), second)}",
@@ -194,7 +194,7 @@ def _has_phrase(entity: Entity, fact: Fact) -> bool:
 
 
 def _pair(left: Fact, right: Fact) -> tuple[Fact, Fact] | None:
-    """The two facts in the order in which one phrase tells both, or None."""
+    """Return the two facts in the order in which one phrase tells both, or None."""
     if left.subject != right.subject:
         return None
     if (left.predicate, right.predicate) in PAIRS:

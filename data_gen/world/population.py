@@ -40,7 +40,9 @@ INVERSE_SHARE = 0.03
 
 
 def _spread(rng: Random, children: list[Entity], parents: list[Entity]) -> list[Entity]:
-    """A parent for each child, every parent at least once where there are children enough."""
+    """Return a parent for each child, every parent at least once where there are children
+    enough.
+    """
     own = [parents[i] if i < len(parents) else rng.choice(parents) for i in range(len(children))]
     rng.shuffle(own)
     return own
@@ -76,7 +78,7 @@ def _add_details(world: World, rng: Random, names: NameMaker, place: Entity) -> 
 
 
 def country_of_city(world: World, city: Entity) -> Entity:
-    """The country of the region in which a city lies."""
+    """Return the country of the region in which a city lies."""
     region = world.facts[city.index]["located in"].object
     assert region is not None
     country = world.facts[region]["country"].object
@@ -121,7 +123,7 @@ def add_people(world: World, rng: Random, names: NameMaker, count: int) -> None:
 def _mother(
     world: World, rng: Random, ages: _Ages, father: Entity | None, year: int
 ) -> Entity | None:
-    """The father's wife where she is of age, or now and then some other woman."""
+    """Return the father's wife where she is of age, or now and then some other woman."""
     if father and "spouse" in world.facts[father.index]:
         wife = world.facts[father.index]["spouse"].object
         assert wife is not None
@@ -172,7 +174,7 @@ def add_lives(world: World, rng: Random, names: NameMaker) -> None:
 
 
 def build_population(entities: int, seed: int) -> World:
-    """A world of `entities` entities; the same arguments give the same world.
+    """Return a world of `entities` entities; the same arguments give the same world.
 
     Raises:
         ValueError: too few entities for a world.

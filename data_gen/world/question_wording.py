@@ -107,7 +107,7 @@ PHRASES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class YesNoWording:
-    """Whether two entities of `kind` agree in what `path` leads to."""
+    """The wording of questions whether two entities of `kind` agree in what `path` leads to."""
 
     kind: Kind
     path: tuple[str, ...]
@@ -209,7 +209,9 @@ YES_NO: tuple[YesNoWording, ...] = (
 
 @dataclass(frozen=True)
 class ComparisonWording:
-    """Which of two entities of `kind` has the earlier (or later) date at the end of `path`."""
+    """The wording of questions which of two entities of `kind` has the earlier or later date at the
+    end of `path`.
+    """
 
     kind: Kind
     path: tuple[str, ...]
@@ -334,12 +336,12 @@ INTERSECTION_FORMS = (
 
 
 def ask(rng: Random, predicate: str, asked: str) -> str:
-    """A question for the object of `predicate` of `asked` (a name or a phrase)."""
+    """Return a question for the object of `predicate` of `asked` (a name or a phrase)."""
     return rng.choice(QUESTIONS[predicate]).format(x=asked)
 
 
 def mention(rng: Random, entity: Entity) -> str:
-    """A name as a question gives it: works now and then with their kind in front."""
+    """Return a name as a question gives it: works now and then with their kind in front."""
     works = (Kind.FILM, Kind.NOVEL, Kind.SONG)
     if entity.kind in works and rng.random() < 0.4:
         return f"the {entity.kind} {entity.name}"

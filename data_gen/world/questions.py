@@ -51,7 +51,7 @@ class _Ledger:
 
 
 def slots(count: int, rng: Random) -> list[str]:
-    """The kinds of `count` questions by the mixture's shares (largest remainder), shuffled."""
+    """Return kinds of `count` questions by the mixture's shares (largest remainder), shuffled."""
     exact = {name: share * count for name, share in MIXTURE.items()}
     whole = {name: int(number) for name, number in exact.items()}
     by_remainder = sorted(MIXTURE, key=lambda name: exact[name] - whole[name], reverse=True)

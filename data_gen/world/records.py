@@ -36,7 +36,7 @@ class Figures:
             self._answers.setdefault("yes_no", Counter())[record.answer] += 1
 
     def card(self, library: Library, seed: int, fractions: Sequence[float]) -> dict[str, object]:
-        """The card: everything that was counted, in a fixed order."""
+        """Return the card: everything that was counted, in a fixed order."""
         told = Counter(fact.predicate for passage in library.passages for fact, _ in passage.told)
         words = [len(passage.text.split()) for passage in library.passages]
         return {
@@ -74,17 +74,19 @@ def _vocabulary(library: Library) -> dict[str, int]:
 
 
 def triple_of(world: World, fact: Fact) -> Triple:
-    """A fact as a triple, its subject by full name and its object as the passage writes it."""
+    """Return a fact as a triple, its subject by full name and its object as the passage writes
+    it.
+    """
     return Triple(world.entities[fact.subject].name, fact.predicate, fact.surface)
 
 
 def passage_record(passage: Passage) -> PassageRecord:
-    """A passage of the corpus, titled by its entity."""
+    """Return a passage of the corpus, titled by its entity."""
     return PassageRecord(passage.id, passage.entity.name, passage.text)
 
 
 def triples_sample(world: World, passage: Passage) -> TriplesSample:
-    """A passage with its gold triples in the order in which it tells them."""
+    """Return a passage with its gold triples in the order in which it tells them."""
     triples = [triple_of(world, fact) for fact, _ in passage.told]
     return TriplesSample(passage.id, passage_text(passage.entity.name, passage.text), triples)
 
@@ -101,7 +103,7 @@ class QuestionWriter:
             self._namesakes.setdefault(person.name.split()[-1], []).append(person.index)
 
     def write(self, number: int, draft: Draft) -> QuestionRecord:
-        """The record of the `number`-th question of the data set."""
+        """Return the record of the `number`-th question of the data set."""
         library = self._library
         places = [library.sentence_of[fact.key] for fact in draft.facts]
         context = self._context([index for index, _ in places])
@@ -129,7 +131,7 @@ class QuestionWriter:
         )
 
     def _context(self, supporting: list[int]) -> list[int]:
-        """Indices of the supporting passages and of distractors, shuffled."""
+        """Return the indices of the supporting passages and of distractors, shuffled."""
         chosen = dict.fromkeys(supporting)
         near = [index for one in supporting for index in self._near(one)]
         self._rng.shuffle(near)
@@ -144,7 +146,7 @@ class QuestionWriter:
         return context
 
     def _near(self, index: int) -> list[int]:
-        """Entities that the passage mentions, and people of the same surname."""
+        """Return the entities that the passage mentions, and people of the same surname."""
         entity = self._library.world.entities[index]
         mentioned = [fact.object for fact in self._library.world.facts[index].values()]
         near = [other for other in mentioned if other is not None]

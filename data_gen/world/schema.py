@@ -9,7 +9,7 @@ from data_gen.world.dates import CalendarDate
 
 
 class Kind(StrEnum):
-    """What an entity is; the value is the noun that text uses for it."""
+    """The kind of an entity; the value is the noun that text uses for it."""
 
     PERSON = "person"
     FILM = "film"
@@ -98,16 +98,16 @@ class World:
         self.facts[subject.index][predicate] = fact
 
     def home_of(self, fact: Fact) -> int:
-        """Index of the entity whose passage states the fact."""
+        """Return the index of the entity whose passage states the fact."""
         return self.home.get(fact.key, fact.subject)
 
     def of_kind(self, kind: Kind) -> list[Entity]:
-        """All entities of a kind, in order of their index."""
+        """Return all entities of a kind, in order of their index."""
         return [entity for entity in self.entities if entity.kind is kind]
 
 
 def entity_counts(total: int) -> dict[Kind, int]:
-    """How many entities of each kind a world of `total` entities has.
+    """Return how many entities of each kind a world of `total` entities has.
 
     Raises:
         ValueError: fewer than `MINIMUM_ENTITIES` were asked for.

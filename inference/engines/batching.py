@@ -32,7 +32,7 @@ MOST_TIMES_PASSED_OVER = 2
 
 
 async def probe(engine: Engine, restarts: int = 0) -> Health:
-    """The health of an engine that has nothing else to do; never raises EngineError."""
+    """Return the health of an engine that has nothing else to do; never raises EngineError."""
     request = Request(
         prompt="1", sampling=Sampling(max_new_tokens=1), deadline_seconds=PROBE_SECONDS
     )
@@ -44,7 +44,7 @@ async def probe(engine: Engine, restarts: int = 0) -> Health:
 
 
 async def completions_of(calls: Iterable[Coroutine[Any, Any, Outcome]]) -> list[Completion]:
-    """The completions of calls that give a failure as a value, in order.
+    """Return the completions of calls that give a failure as a value, in order.
 
     Raises the first EngineError once all calls are done.
     """
@@ -99,7 +99,7 @@ class Job(Generic[T, R]):
 
 
 def similar_lengths(jobs: Sequence[Job[T, R]], limits: Limits) -> list[Job[T, R]]:
-    """The first job and those nearest to its length that fit one batch, shortest first."""
+    """Return the first job and those nearest to its length that fit one batch, shortest first."""
     order = sorted(jobs, key=lambda job: job.length)
     low = high = next(place for place, job in enumerate(order) if job is jobs[0])
     while high - low + 1 < limits.max_batch_size:
@@ -121,7 +121,7 @@ def similar_lengths(jobs: Sequence[Job[T, R]], limits: Limits) -> list[Job[T, R]
 
 
 def choose_batch(queue: Sequence[Job[T, R]], limits: Limits) -> list[Job[T, R]]:
-    """The next batch of a queue in order of arrival: one group, similar lengths.
+    """Return the next batch of a queue in order of arrival: one group, similar lengths.
 
     Of the groups that fill a batch the one that waited longest, else the oldest job's group.
     """

@@ -10,10 +10,11 @@ from typing import Any, Generic, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
+from common.names import did_you_mean
 from inference.engines.contract import InvalidRequestError
 from inference.engines.served import Served
 from models.condition_extractor import COMPONENT as TRI_RAG
-from models.condition_extractor import Adaptation, ConditionExtractorConfig
+from models.condition_extractor import ConditionExtractorConfig
 from models.files.backbone import load_tokenizer
 from models.files.checkpoint import NotACheckpointError, check_backbone, read_component_config
 from models.files.sentence_encoder import load_sentence_encoder
@@ -21,7 +22,7 @@ from models.files.text_table import TextFeatures
 from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import GraphLLMConfig, load_graph_encoder
 from models.helper import COMPONENT as HELPER
-from models.helper import InstructionTunedConfig
+from models.helper import HelperConfig
 from models.text_to_triples import COMPONENT as TEXT_TO_TRIPLES
 from models.text_to_triples import MODEL_FOLDER, TextToTriplesConfig
 
@@ -46,22 +47,22 @@ class ComponentLoader(ABC, Generic[ServedT]):
 
     @abstractmethod
     def plain(self) -> ServedT:
-        """The backbone as it is."""
+        """Return the backbone as it is."""
 
     @abstractmethod
     def adapted(self, name: str, folder: Path) -> ServedT:
-        """The backbone with the LoRA adapter of a folder."""
+        """Return the backbone with the LoRA adapter of a folder."""
 
     @abstractmethod
     def prompted(self, name: str, folder: Path, settings: ConditionExtractorConfig) -> ServedT:
-        """The backbone with the soft prompt or prefix of a folder, if it has one."""
+        """Return the backbone with the soft prompt or prefix of a folder, if it has one."""
 
     @abstractmethod
     def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> ServedT:
-        """A text-to-triples model with a backbone of its own."""
+        """Return a text-to-triples model with a backbone of its own."""
 
     def load(self, name: str, folder: Path) -> ServedT:
-        """What a name stands for.
+        """Return the component of a name.
 
         Raises NotACheckpointError, TruncatedCheckpointError, BackboneMismatchError.
         """
@@ -75,14 +76,15 @@ class ComponentLoader(ABC, Generic[ServedT]):
             return self._load_condition_extractor(name, folder, config)
         if component == HELPER:
             return self._load_helper(name, folder, config)
+        known = (RAS, TEXT_TO_TRIPLES, TRI_RAG, HELPER)
         raise NotACheckpointError(
-            f"{folder}: this engine serves the components '{RAS}', '{TEXT_TO_TRIPLES}', "
-            f"'{TRI_RAG}' and '{HELPER}', and this folder holds '{component}'"
+            f"{folder} holds the component '{component}', {did_you_mean(component, known)}. This "
+            f"engine serves {', '.join(known)}"
         )
 
     def _load_ras(self, name: str, folder: Path, config: Mapping[str, Any]) -> ServedT:
         check_backbone(config, self.identity, folder)
-        settings = GraphLLMConfig.from_dict(config)
+        settings = GraphLLMConfig.from_dict(config, folder)
         served = self.adapted(name, folder)
         served.processor = settings.processor(self.tokenizer)
         encoder = load_graph_encoder(folder, settings)
@@ -93,21 +95,21 @@ class ComponentLoader(ABC, Generic[ServedT]):
         return served
 
     def _load_text_to_triples(self, name: str, folder: Path, config: Mapping[str, Any]) -> ServedT:
-        settings = TextToTriplesConfig.from_dict(config)
-        if settings.lora_rank > 0 and config.get("backbone_id") == self.identity:
+        settings = TextToTriplesConfig.from_dict(config, folder)
+        if settings.has_adapter and config.get("backbone_id") == self.identity:
             served = self.adapted(name, folder)
         else:
             logger.info("%s has a model of its own (%s)", name, settings.backbone)
             served = self.alone(name, folder, settings)
-        served.processor = settings.processor(served.tokenizer, served.is_encoder_decoder)
+        served.processor = settings.processor(served.tokenizer)
         return served
 
     def _load_condition_extractor(
         self, name: str, folder: Path, config: Mapping[str, Any]
     ) -> ServedT:
         check_backbone(config, self.identity, folder)
-        settings = ConditionExtractorConfig.from_dict(config)
-        if settings.adaptation == Adaptation.lora:
+        settings = ConditionExtractorConfig.from_dict(config, folder)
+        if settings.has_adapter:
             served = self.adapted(name, folder)
         else:
             served = self.prompted(name, folder, settings)
@@ -117,7 +119,7 @@ class ComponentLoader(ABC, Generic[ServedT]):
     def _load_helper(self, name: str, folder: Path, config: Mapping[str, Any]) -> ServedT:
         check_backbone(config, self.identity, folder)
         served = self.adapted(name, folder)
-        served.processor = InstructionTunedConfig.from_dict(config).processor(self.tokenizer)
+        served.processor = HelperConfig.from_dict(config, folder).processor(self.tokenizer)
         return served
 
     def _text_features(self, encoder: str) -> TextFeatures:
@@ -127,14 +129,14 @@ class ComponentLoader(ABC, Generic[ServedT]):
 
 
 def own_tokenizer(folder: Path, settings: TextToTriplesConfig) -> PreTrainedTokenizerBase:
-    """The tokenizer of a text-to-triples model with a backbone of its own."""
-    if settings.lora_rank == 0:
+    """Return the tokenizer of a text-to-triples model with a backbone of its own."""
+    if not settings.has_adapter:
         return load_tokenizer(str(folder / MODEL_FOLDER))
     return load_tokenizer(settings.backbone, settings.backbone_revision)
 
 
 def first_backbone(folders: Mapping[str, Path]) -> str:
-    """The backbone that adapters name, a shared one's before a text-to-triples model's own.
+    """Return the backbone that adapters name, a shared one's before a text-to-triples model's own.
 
     Raises InvalidRequestError without an adapter.
     """

@@ -75,7 +75,7 @@ class EngineClosedError(EngineError):
 
 
 def generation_error(error: Exception) -> GenerationError:
-    """What a model or library raised, as an engine's own error."""
+    """Return an error of a model or library as an engine's own."""
     failed = GenerationError(f"generation failed: {type(error).__name__}: {error}")
     failed.__cause__ = error
     return failed
@@ -83,7 +83,7 @@ def generation_error(error: Exception) -> GenerationError:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What a command line says about its engine.
+    """The options of an engine on a command line.
 
     kind: "auto" is vLLM where it is installed and serves the model, transformers otherwise.
     dtype: "auto" (as stored), "bfloat16", "float16" or "float32"; "native" is made one of these.
@@ -134,7 +134,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen.
+    """The settings by which tokens are chosen.
 
     max_new_tokens: most tokens generated (the end-of-sequence token counts as one).
     temperature: 0.0 is greedy; above it, tokens are drawn from the softmax of logits / temperature.
@@ -206,7 +206,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Completion:
-    """What came of a request.
+    """The outcome of a request.
 
     text: without the stop string and special tokens. token_ids: as generated, the
     end-of-sequence token included; empty from an engine that sends text alone.
@@ -224,7 +224,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class Health:
-    """Whether an engine gets on with its work.
+    """The state of an engine: working, or stuck.
 
     ok: it answers; an idle engine was asked for one token. reason: why not.
     running: requests that it has taken and not yet answered.
@@ -244,11 +244,11 @@ class Engine(Protocol):
     """A language model behind a queue; safe to call from many coroutines at once."""
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion a request, in the requests' order; raises EngineError."""
+        """Return one completion for each request, in the requests' order; raises EngineError."""
         ...
 
     async def health(self) -> Health:
-        """Whether the engine makes progress; never raises."""
+        """Return whether the engine makes progress; never raises."""
         ...
 
     async def close(self) -> None:
@@ -256,5 +256,5 @@ class Engine(Protocol):
         ...
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of `text` without special tokens."""
+        """Return the tokens of `text` without special tokens."""
         ...

@@ -41,7 +41,8 @@ LOCAL_KEY = "none"
 
 
 def endpoint_error(error: openai.OpenAIError, where: str, key: str | None) -> EngineError:
-    """The error of a request to `where` (model and address): will it pass, whose fault is it.
+    """Return the error of a request to `where` (model and address): will it pass, whose fault is
+    it.
 
     An endpoint may say the key that it refuses; the message does not.
     """
@@ -69,7 +70,7 @@ def _of_status(error: openai.APIStatusError, message: str) -> EngineError:
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """How long an answer's headers ask to wait, in seconds; None where they do not say.
+    """Return how long an answer's headers ask to wait, in seconds; None where they do not say.
 
     `retry-after-ms` comes before `Retry-After`, which holds seconds or a date (RFC 9110 §10.2.3).
     """
@@ -137,7 +138,9 @@ class OpenAIEngine:
         )
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion a request, in order; raises EngineError with the endpoint's reason."""
+        """Return one completion a request, in order; raises EngineError with the endpoint's
+        reason.
+        """
         if self.closed:
             raise EngineClosedError("the engine is closed")
         for request in requests:
@@ -145,7 +148,7 @@ class OpenAIEngine:
         return await completions_of(map(self._settle, requests))
 
     async def health(self) -> Health:
-        """Whether the endpoint lists its models; costs no token."""
+        """Return whether the endpoint lists its models; costs no token."""
         if self.closed:
             return Health(False, "the engine is closed")
         try:
@@ -164,11 +167,11 @@ class OpenAIEngine:
         await self._client.close()
 
     def count_tokens(self, text: str) -> int:
-        """An estimate, four characters a token: the endpoint's tokenizer is not at hand."""
+        """Return an estimate, four characters a token: the endpoint's tokenizer is not at hand."""
         return -(-len(text) // CHARACTERS_A_TOKEN)
 
     async def _settle(self, request: Request) -> Completion | EngineError:
-        """The outcome as a value, so that one refusal does not cancel the neighbours."""
+        """Return the outcome as a value, so that one refusal does not cancel the neighbours."""
         if self.closed:
             return EngineClosedError("the engine is closed")
         task = asyncio.current_task()
@@ -203,7 +206,7 @@ class OpenAIEngine:
         return f"{self.model} at {self._client.base_url}"
 
     async def _send(self, create: Callable[..., Awaitable[Any]], **body: Any) -> Any:
-        """The only choice of an answer and its usage."""
+        """Return the only choice of an answer and its usage."""
         try:
             response = await create(model=self.model, **body)
         except ValueError as error:  # the client reads JSON that was cut short without a catch
@@ -243,7 +246,7 @@ class OpenAIEngine:
 
 
 def request_options(request: Request) -> dict[str, Any]:
-    """The API's names for how tokens are chosen and what they may be."""
+    """Return the API's names for how tokens are chosen and what they may be."""
     sampling = request.sampling
     options: dict[str, Any] = {
         "max_tokens": sampling.max_new_tokens,

@@ -25,7 +25,7 @@ PEFT_FOLDER = "peft"
 def prefix_states(
     folder: Path, config: Mapping[str, Any], adapter: Path | None = None
 ) -> torch.Tensor:
-    """The prefix [n, 2 x layers, G, D] in float32 that a component's prompt amounts to.
+    """Return the prefix [n, 2 x layers, G, D] in float32 that a component's prompt amounts to.
 
     adapter: folder of a LoRA adapter that is on while the keys and values are made.
 
@@ -33,7 +33,7 @@ def prefix_states(
         BackboneMismatchError: the backbone's name now means another model.
         UnsupportedBackboneError: a soft prompt that some layers do not have.
     """
-    settings = ConditionExtractorConfig.from_dict(config)
+    settings = ConditionExtractorConfig.from_dict(config, folder)
     backbone = load_backbone(settings.backbone, "float32", settings.backbone_revision)
     check_backbone(config, backbone_id(backbone), folder)
     if adapter is not None:
@@ -56,7 +56,7 @@ def write_prefix(folder: Path, config: Mapping[str, Any], out: Path) -> None:
 
 
 def layer_tensors(prefix: torch.Tensor) -> dict[str, torch.Tensor]:
-    """A prefix [n, 2 x layers, G, D] as one pair of tensors [n, G, D] a layer."""
+    """Return a prefix [n, 2 x layers, G, D] as one pair of tensors [n, G, D] a layer."""
     columns = prefix.detach().unbind(dim=1)
     return {
         f"{'kv'[column % 2]}.{column // 2}": states.contiguous()

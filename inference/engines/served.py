@@ -34,7 +34,7 @@ from models.processors.ras import RasProcessor
 
 
 def start_ids(tokenizer: PreTrainedTokenizerBase, graph_token: bool) -> list[int]:
-    """BOS where the tokenizer has one, then the graph placeholder (the padding id)."""
+    """Return BOS where the tokenizer has one, then the graph placeholder (the padding id)."""
     start = [] if tokenizer.bos_token_id is None else [int(tokenizer.bos_token_id)]
     return [*start, int(tokenizer.pad_token_id)] if graph_token else start
 
@@ -42,7 +42,9 @@ def start_ids(tokenizer: PreTrainedTokenizerBase, graph_token: bool) -> list[int
 def text_ids(
     tokenizer: PreTrainedTokenizerBase, text: str, split_special_tokens: bool = False
 ) -> list[int]:
-    """Ids of a text alone; `split_special_tokens` reads the name of a special token as text."""
+    """Return ids of a text alone; `split_special_tokens` reads the name of a special token as
+    text.
+    """
     encoded = tokenizer(
         text,
         add_special_tokens=False,
@@ -53,7 +55,7 @@ def text_ids(
 
 
 def chat_ids(tokenizer: PreTrainedTokenizerBase, request: Request) -> list[int]:
-    """Ids of a chat under the model's own template, the assistant's turn opened."""
+    """Return the ids of a chat under the model's own template, the assistant's turn opened."""
     if not tokenizer.chat_template:
         raise UnsupportedRequestError("the model has no chat template; give a prompt instead")
     messages = [dict(message) for message in request.messages or ()]
@@ -87,7 +89,7 @@ def check_vocabulary(input_ids: Sequence[int], vocabulary_size: int) -> None:
 
 
 def to_subgraphs(given: Sequence[SubgraphInput] | None) -> list[Subgraph]:
-    """A request's sub-graphs, those given as triples built as in training."""
+    """Return a request's sub-graphs, those given as triples built as in training."""
     return [
         subgraph if isinstance(subgraph, Subgraph) else build_subgraph(subgraph)
         for subgraph in given or ()
@@ -95,7 +97,7 @@ def to_subgraphs(given: Sequence[SubgraphInput] | None) -> list[Subgraph]:
 
 
 def collate_requests(samples: Sequence[Sequence[Subgraph]], features: TextFeatures) -> GraphBatch:
-    """One batch of all requests' graphs; each distinct text is embedded once.
+    """Return one batch of all requests' graphs; each distinct text is embedded once.
 
     A request without graphs stays in the batch as an empty sample.
     """
@@ -137,7 +139,7 @@ class Served:
     graph_position: int | None = None
 
     def input_ids(self, request: Request) -> list[int]:
-        """The checked ids of a request, as the component's processor makes them in training.
+        """Return the checked ids of a request, as the component's processor makes them in training.
 
         Raises UnsupportedRequestError, InvalidRequestError, PromptTooLongError.
         """
@@ -187,7 +189,7 @@ class Served:
 def all_end_ids(
     tokenizer: PreTrainedTokenizerBase, generation_config: object | None
 ) -> frozenset[int]:
-    """Ids that end a text: the tokenizer's and the generation configuration's."""
+    """Return the ids that end a text: the tokenizer's and the generation configuration's."""
     configured = getattr(generation_config, "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
     return frozenset(int(token) for token in [*listed, tokenizer.eos_token_id] if token is not None)
@@ -197,7 +199,7 @@ ServedT = TypeVar("ServedT", bound=Served)
 
 
 class ServedNames(Generic[ServedT]):
-    """What can be asked for, by name, and adapters behind another component's soft prompt."""
+    """The served components by name, and adapters behind another component's soft prompt."""
 
     def __init__(
         self,
@@ -215,7 +217,7 @@ class ServedNames(Generic[ServedT]):
         self._combined = {pair: kept for pair, kept in self._combined.items() if name not in pair}
 
     def find(self, adapter: str | None, soft_prompt: str | None = None) -> ServedT:
-        """What a request names.
+        """Return the component that a request names.
 
         Raises UnknownAdapterError, naming those there are; UnsupportedRequestError for a soft
         prompt that is none, or that cannot go together with the adapter.

@@ -21,7 +21,7 @@ SPARE_TOKENS = 8
 
 
 def decode_ids(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> str:
-    """The text of ids, special tokens left out and spaces as they were generated."""
+    """Return the text of ids, special tokens left out and spaces as they were generated."""
     return str(
         tokenizer.decode(
             list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
@@ -32,14 +32,16 @@ def decode_ids(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> 
 def output_text(
     tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int], stop: Sequence[str]
 ) -> str:
-    """The text of ids, cut before the first of the stop strings."""
+    """Return the text of ids, cut before the first of the stop strings."""
     text = decode_ids(tokenizer, token_ids)
     ends = [text.find(string) for string in stop if string in text]
     return text[: min(ends)] if ends else text
 
 
 def compiled(constraint: Constraint) -> str:
-    """The constraint as llguidance takes it. Raises InvalidRequestError: a schema not in JSON."""
+    """Return the constraint as llguidance takes it. Raises InvalidRequestError: a schema not in
+    JSON.
+    """
     if constraint.regex is not None:
         return LLMatcher.grammar_from_regex(constraint.regex)
     if constraint.grammar is not None:
@@ -79,7 +81,7 @@ class ConstraintCompiler:
             )
 
     def matcher(self, constraint: Constraint) -> Matcher:
-        """A fresh matcher for one output."""
+        """Return a fresh matcher for one output."""
         return Matcher(LLMatcher(self._tokenizer, compiled(constraint)))
 
 
@@ -90,7 +92,7 @@ class Matcher:
         self._matcher = matcher
 
     def masked(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits [vocabulary], minus infinity for tokens that may not come next."""
+        """Return the logits [vocabulary], minus infinity for tokens that may not come next."""
         # One byte a token, 0 where it is not allowed.
         allowed = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)
         return logits.masked_fill(allowed.to(logits.device) == 0, -math.inf)
@@ -142,7 +144,7 @@ class RowState:
                 self.generator.manual_seed(self.sampling.seed)
 
     def choose(self, logits: torch.Tensor) -> int:
-        """The next token, out of `logits` [vocabulary] under constraint and sampling."""
+        """Return the next token, out of `logits` [vocabulary] under constraint and sampling."""
         if self.matcher is not None:
             logits = self.matcher.masked(logits)
         return self._draw(logits) if self.generator is not None else int(logits.argmax())
@@ -175,7 +177,7 @@ class RowState:
         return any(stop in text for stop in self.sampling.stop)
 
     def result(self) -> Generated:
-        """The finished row, its text cut before the first stop string."""
+        """Return the finished row, its text cut before the first stop string."""
         return Generated(
             tuple(self.token_ids),
             output_text(self.tokenizer, self.token_ids, self.sampling.stop),

@@ -34,7 +34,7 @@ from models.formats.triples import Triple
 from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import GraphLLM, GraphLLMConfig, load_graph_encoder
 from models.helper import COMPONENT as HELPER
-from models.helper import InstructionTuned
+from models.helper import Helper
 from models.parts.adapters import ADAPTER_WEIGHTS
 from models.parts.graph import GraphBatch
 from models.parts.prefix_tuning import PROMPT_EMBEDDINGS
@@ -59,15 +59,15 @@ STEPS = (
     HistoryStep("Ada Brandt date of birth", (Triple("Ada Brandt", "born", "3 May 1921"),)),
 )
 NEW_TOKENS = 32
-Source = GraphLLM | TextToTriples | ConditionExtractor | InstructionTuned
+Source = GraphLLM | TextToTriples | ConditionExtractor | Helper
 Inputs = dict[str, Tensor]
 
 
-def targets_of(config: Mapping[str, Any]) -> tuple[Target, ...]:
-    """The targets that a component's configuration allows."""
+def targets_of(folder: Path, config: Mapping[str, Any]) -> tuple[Target, ...]:
+    """Return the targets that a component's configuration allows."""
     if config["component"] == TRI_RAG and config["adaptation"] != Adaptation.lora:
         return () if config["adaptation"] == Adaptation.pretrained else ("prefix",)
-    if config["component"] == RAS and GraphLLMConfig.from_dict(config).graph is not None:
+    if config["component"] == RAS and GraphLLMConfig.from_dict(config, folder).graph is not None:
         return ("hf", "peft", "graph")
     return ("hf", "peft") if config["lora_rank"] > 0 else ("hf",)
 
@@ -78,7 +78,7 @@ def check_target(folder: Path, config: Mapping[str, Any], target: Target) -> Non
     Raises:
         ExportError: naming what the target needs and what can be had instead.
     """
-    possible = targets_of(config)
+    possible = targets_of(folder, config)
     if target not in possible:
         instead = f"export it to {' or '.join(possible)}" if possible else "it learned nothing"
         raise ExportError(
@@ -100,8 +100,9 @@ def check_out(out: Path, marker: str) -> None:
 
 
 def sample_requests(component: Component) -> list[Request]:
-    """Passages for an extractor, questions for a helper, plans and answers of growing histories
-    for RAS."""
+    """Return the passages for an extractor, questions for a helper, plans and answers of growing
+    histories for RAS.
+    """
     if component.config["component"] == HELPER:
         ask = helper_requests(component)
         return [ask(decompose_prompt(text)) for text in (QUESTION, *(p.text for p in PASSAGES))]
@@ -153,14 +154,14 @@ def _source(component: Component) -> Source:
     kinds: dict[str, type[Source]] = {
         RAS: GraphLLM,
         TRI_RAG: ConditionExtractor,
-        HELPER: InstructionTuned,
+        HELPER: Helper,
     }
     kind = kinds.get(component.config["component"], TextToTriples)
     return kind.from_pretrained(component.folder, dtype="float32")
 
 
 def _written(component: Component, target: Target, out: Path) -> nn.Module:
-    """An export as transformers or PEFT alone load it."""
+    """Return an export as transformers or PEFT alone load it."""
     if target == "hf":
         return load_backbone(str(out), "float32").eval()
     backbone = load_backbone(component.backbone, "float32", component.config["backbone_revision"])
@@ -169,7 +170,9 @@ def _written(component: Component, target: Target, out: Path) -> nn.Module:
 
 
 def _inputs(source: Source, requests: Sequence[Request]) -> list[Inputs]:
-    """What `generate` is given each time: ids, or embeddings with the graph token in its place."""
+    """Return what `generate` is given each time: ids, or embeddings with the graph token in its
+    place.
+    """
     inputs: list[Inputs] = []
     features = _features(source) if isinstance(source, GraphLLM) else None
     for request in requests:
@@ -209,7 +212,7 @@ def _compare_encoders(source: GraphLLM, requests: Sequence[Request], out: Path) 
 
 
 def _same_numbers(out: Path) -> bool:
-    """Whether a prefix's two files hold the same keys and values."""
+    """Return whether a prefix's two files hold the same keys and values."""
     layers = load_file(out / PREFIX_FILE)
     columns = [layers[f"{kind}.{layer}"] for layer in range(len(layers) // 2) for kind in "kv"]
     whole = load_file(out / PEFT_FOLDER / ADAPTER_WEIGHTS)[PROMPT_EMBEDDINGS]

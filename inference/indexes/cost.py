@@ -1,8 +1,7 @@
-"""What model calls cost: the bill of an answer, and the log of an index over all its additions.
+"""The cost of model calls: the bill of an answer, and the log of an index over all its additions.
 
 Every builder writes the log in the same way, as lines of `indexing_cost.jsonl` in the index's
-folder; a line every few seconds, so that a build that is killed keeps what it paid for. Indexes
-made before this file was written have none.
+folder; a line every few seconds, so that a build that is killed keeps what it paid for.
 """
 
 import time
@@ -25,7 +24,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 @dataclass
 class Bill:
-    """What an answer cost; `seconds` is wall-clock by stage, waiting for the engine included."""
+    """The cost of an answer; `seconds` is wall-clock by stage, waiting for the engine included."""
 
     llm_calls: int = 0
     input_tokens: int = 0
@@ -64,7 +63,7 @@ class CostLog(AbstractContextManager["CostLog"]):
         self._last = time.perf_counter()
 
     def metered(self, engine: Engine) -> Engine:
-        """The engine with every completed request counted here."""
+        """Return the engine with every completed request counted here."""
         return _MeteredEngine(engine, self)
 
     def charge(self, completions: Sequence[Completion]) -> None:
@@ -98,13 +97,13 @@ class _MeteredEngine:
         self._log = log
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """The engine's own."""
+        """Return the engine's own."""
         completions = await self._engine.generate(requests)
         self._log.charge(completions)
         return completions
 
     async def health(self) -> Health:
-        """The engine's own."""
+        """Return the engine's own."""
         return await self._engine.health()
 
     async def close(self) -> None:
@@ -112,12 +111,12 @@ class _MeteredEngine:
         await self._engine.close()
 
     def count_tokens(self, text: str) -> int:
-        """The engine's own."""
+        """Return the engine's own."""
         return self._engine.count_tokens(text)
 
 
 def read_cost(folder: Path | None) -> dict[str, Any] | None:
-    """What an index cost so far, `COUNTS` by name; None where nothing tells.
+    """Return what an index cost so far, `COUNTS` by name; None where nothing tells.
 
     Raises RecordError for a line that is no JSON.
     """
@@ -126,4 +125,4 @@ def read_cost(folder: Path | None) -> dict[str, Any] | None:
     )
     if not lines:
         return None
-    return {name: sum(line.get(name, 0) for line in lines) for name in COUNTS}
+    return {name: sum(line[name] for line in lines) for name in COUNTS}

@@ -1,4 +1,4 @@
-"""What every index does with a corpus: each document is read once, and others are added later."""
+"""The growing of every index: each document is read once, and others are added later."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -81,7 +81,7 @@ class IrcotLoop:
         return trace
 
     async def _next_thought(self, thoughts: list[str], trace: Trace) -> str | None:
-        """A thought to search with; None where it is time to answer."""
+        """Return a thought to search with; None where it is time to answer."""
         if len(trace.steps) >= self.steps.settings.max_rounds:
             trace.notes.append(f"stopped after {len(trace.steps)} rounds")
             return None

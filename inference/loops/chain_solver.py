@@ -34,7 +34,7 @@ _NO_VALUES = frozenset({"unknown", "nothing", "none", "n/a", "not specified", "n
 
 
 class Knowledge(StrEnum):
-    """What kind of knowledge a sub-question asks for."""
+    """The kind of knowledge that a sub-question asks for."""
 
     FACTUAL = "factual"
     ASSOCIATIVE = "associative"
@@ -42,7 +42,7 @@ class Knowledge(StrEnum):
 
 
 def factual_score(segment: Sequence[QueryTriplet]) -> float:
-    """1 for a single triple, else 0 (eq. 2)."""
+    """Return 1 for a single triple, else 0 (eq. 2)."""
     return float(len(segment) == 1)
 
 
@@ -65,7 +65,7 @@ def causal_score(segment: Sequence[QueryTriplet]) -> float:
 
 
 def classify(segment: Sequence[QueryTriplet]) -> Knowledge:
-    """The knowledge that a sub-question's triples ask for, in solving order.
+    """Return the knowledge that a sub-question's triples ask for, in solving order.
 
     Of a chain and a star that score the same, the chain. Two triples about one unknown subject
     ("the film by X with Y") are no chain and count as causal: several pieces of evidence for one
@@ -78,7 +78,8 @@ def classify(segment: Sequence[QueryTriplet]) -> Knowledge:
 
 
 def in_solving_order(triplets: Sequence[QueryTriplet]) -> list[QueryTriplet]:
-    """The triples so that each has one unknown at most that none before it finds (eq. 6 and 7).
+    """Return the triples so that each has one unknown at most that none before it finds (eq. 6 and
+    7).
 
     What cannot be ordered, as in a circle of unknowns, stands last.
     """
@@ -92,14 +93,16 @@ def in_solving_order(triplets: Sequence[QueryTriplet]) -> list[QueryTriplet]:
 
 
 def unknowns(triplet: QueryTriplet, found: Collection[str] = ()) -> list[str]:
-    """The open fields that are not found yet; each `?` counts, a `?name` once."""
+    """Return the open fields that are not found yet; each `?` counts, a `?name` once."""
     names = [name.strip() for name in triplet.placeholders]
     nameless = [name for name in names if name == ANONYMOUS]
     return nameless + [n for n in dict.fromkeys(names) if n != ANONYMOUS and n not in found]
 
 
 def segments(triplets: Sequence[QueryTriplet]) -> list[list[QueryTriplet]]:
-    """Triples that share unknowns, together and in their order; each can be solved by itself."""
+    """Return the triples that share unknowns, together and in their order; each can be solved by
+    itself.
+    """
     groups: list[tuple[set[str], list[int]]] = []
     for place, triplet in enumerate(triplets):
         names = {name for name in unknowns(triplet) if name != ANONYMOUS}
@@ -112,7 +115,7 @@ def segments(triplets: Sequence[QueryTriplet]) -> list[list[QueryTriplet]]:
 
 
 def segment_question(segment: Sequence[QueryTriplet]) -> str:
-    """A segment in words, for a search and for a trace."""
+    """Return a segment in words, for a search and for a trace."""
     parts = [
         f"What has {t.object} as its {t.predicate}?"
         if is_placeholder(t.subject) and not is_placeholder(t.object)
@@ -123,7 +126,7 @@ def segment_question(segment: Sequence[QueryTriplet]) -> str:
 
 
 def _ends(triplet: QueryTriplet, place: int) -> tuple[str, str]:
-    """Subject and object as keys; each `?` means another thing."""
+    """Return subject and object as keys; each `?` means another thing."""
     keys = []
     for side, text in (("s", triplet.subject), ("o", triplet.object)):
         key = one_line(text).casefold()
@@ -141,7 +144,7 @@ class SubQuestion:
 
 @dataclass
 class SolvedChain:
-    """What came of a sub-question; `answer` is None where nothing was found."""
+    """The outcome of a sub-question; `answer` is None where nothing was found."""
 
     answer: SubAnswer | None = None
     steps: list[TraceStep] = field(default_factory=list)
@@ -150,7 +153,7 @@ class SolvedChain:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What all triples of a sub-question are solved with."""
+    """The state that all triples of a sub-question are solved with."""
 
     text: str
     graph: QuestionGraph
@@ -168,8 +171,8 @@ class ChainSolver:
         max_answer_tokens: int = 100,
         reads_facts: bool = False,
     ) -> None:
-        """How a sub-question is answered for which no triples could be read: by the backbone in at
-        most `max_answer_tokens`, or where a component `reads_facts`, by its passages' triples.
+        """Set the answerer of sub-questions for which no triples could be read: the backbone, in at
+        most `max_answer_tokens`, or where a component `reads_facts`, its passages' triples.
         """
         self.steps = steps
         self.evidence = evidence
@@ -200,7 +203,7 @@ class ChainSolver:
         return chain
 
     async def _decompose(self, asked: _Asked) -> tuple[QueryTriplet, ...]:
-        """The sub-question's triples; none where the model wrote none that is open."""
+        """Return the sub-question's triples; none where the model wrote none that is open."""
         written = await self.steps.ask(
             "decompose",
             DECOMPOSE_INSTRUCTION,
@@ -256,7 +259,9 @@ class ChainSolver:
     async def _solve_group(
         self, group: Sequence[QueryTriplet], asked: _Asked
     ) -> list[QueryTriplet | None]:
-        """Each triple as the evidence fills it (eq. 8); those of a group agree on their unknown."""
+        """Return each triple as the evidence fills it (eq. 8); those of a group agree on their
+        unknown.
+        """
         evidence = await self.evidence.gather(
             group, asked.text, asked.graph, asked.trace, asked.chain.notes
         )
@@ -285,7 +290,7 @@ class ChainSolver:
 def ready_groups(
     triplets: Sequence[QueryTriplet], tried: Collection[QueryTriplet], together: bool
 ) -> list[list[QueryTriplet]]:
-    """Triples with one unknown that were not tried as they are, to be solved at once.
+    """Return the triples with one unknown that were not tried as they are, to be solved at once.
 
     Of several with the same `?name` one is taken, whose answer the others then have, or with
     `together` all of them as one group.
@@ -300,7 +305,7 @@ def ready_groups(
 
 
 def _whole(text: str, triplet: QueryTriplet) -> QueryTriplet | None:
-    """The triple as the model filled it; None where it did not, or with a word for nothing."""
+    """Return triple as the model filled it; None where it did not, or with a word for nothing."""
     filled = parse_resolution(text, triplet)
     if filled is None or filled.placeholders or _value(filled, triplet).casefold() in _NO_VALUES:
         return None
@@ -315,7 +320,7 @@ def _value(filled: QueryTriplet, triplet: QueryTriplet) -> str:
 def _agreeing(
     wholes: Sequence[QueryTriplet | None], group: Sequence[QueryTriplet], notes: list[str]
 ) -> list[QueryTriplet | None]:
-    """Those that found what most of them found; of as many votes, the first."""
+    """Return those that found what most of them found; of as many votes, the first."""
     keys = [w and name_key(_value(w, t)) for w, t in zip(wholes, group, strict=True)]
     votes = Counter(key for key in keys if key)
     if not votes:

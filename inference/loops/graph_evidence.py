@@ -47,7 +47,7 @@ class QuestionGraph:
                 self._facts.setdefault(triple, GraphFact(triple, passage))
 
     def query(self, triplet: QueryTriplet, without: Collection[str] = ()) -> list[GraphFact]:
-        """Facts about what a triplet names, those with its relation first (eq. 8, KG-Query).
+        """Return facts about what a triplet names, those with its relation first (eq. 8, KG-Query).
 
         without: titles whose facts are left out, as they are about another thing of the name.
         """
@@ -62,7 +62,9 @@ class QuestionGraph:
         return sorted(about, key=lambda fact: -_shared(asked, fact.triple.predicate))
 
     def candidates(self, triplet: QueryTriplet) -> set[str]:
-        """Keys of what may stand in the one open end of a triplet, by an edge of its relation."""
+        """Return the keys of what may stand in the one open end of a triplet, by an edge of its
+        relation.
+        """
         found = set()
         relation = relation_words(triplet.predicate)
         for fact in self._facts.values():
@@ -75,7 +77,7 @@ class QuestionGraph:
         return found
 
     def holds(self, triplet: QueryTriplet) -> bool:
-        """Whether an edge says what a triplet without an open field says."""
+        """Return whether an edge says what a triplet without an open field says."""
         relation = relation_words(triplet.predicate)
         ends = (name_key(triplet.subject), name_key(triplet.object))
         return any(
@@ -85,7 +87,7 @@ class QuestionGraph:
         )
 
     def called(self, name: str) -> list[Passage]:
-        """The passages whose title is this name, whatever tells them apart behind it."""
+        """Return the passages whose title is this name, whatever tells them apart behind it."""
         wanted = name_key(name)
         return [p for p in self._passages.values() if p.title and name_key(p.title) == wanted]
 
@@ -93,7 +95,7 @@ class QuestionGraph:
 def meant_title(
     name: str, passages: Sequence[Passage], context: str, encoder: SentenceEncoder
 ) -> str:
-    """Which of several things of this name is meant, as its passage's title (Trig-Nav §3.4).
+    """Return which of several things of this name is meant, as its passage's title (Trig-Nav §3.4).
 
     passages: as `QuestionGraph.called` gives them. A title that is exactly the name, with what
     tells it apart, is meant; else the one whose text is most similar to `context`.
@@ -111,7 +113,7 @@ def meant_title(
 def nearest_facts(
     facts: Sequence[GraphFact], asked: str, most: int, encoder: SentenceEncoder
 ) -> list[GraphFact]:
-    """The `most` facts whose claims are most similar to what is asked, in the order given."""
+    """Return `most` facts whose claims are most similar to what is asked, in the order given."""
     if len(facts) <= most:
         return list(facts)
     vectors = encoder.encode([asked, *(claim(fact.triple) for fact in facts)])
@@ -121,7 +123,7 @@ def nearest_facts(
 
 
 def name_key(name: str) -> str:
-    """A name without case and without what tells it apart from others, "(1966 film)"."""
+    """Return a name without case and without what tells it apart from others, "(1966 film)"."""
     return _QUALIFIER.sub("", _plain(name)) or _plain(name)
 
 
@@ -130,7 +132,7 @@ def _plain(name: str) -> str:
 
 
 def _shared(asked: Iterable[str], predicate: str) -> int:
-    """2 for the same relation, 1 for a word in common, 0 for other words."""
+    """Return 2 for the same relation, 1 for a word in common, 0 for other words."""
     wanted, words = set(asked), set(relation_words(predicate).split())
     return 2 if wanted == words else int(bool(wanted & words))
 
@@ -177,18 +179,18 @@ class EvidenceGatherer:
         self.settings = settings
 
     async def search(self, queries: Sequence[str], trace: Trace) -> list[list[Passage]]:
-        """Passages for each query."""
+        """Return the passages for each query."""
         return await search_passages(self.retriever, queries, self.settings.top_k, trace)
 
     async def triples_of(self, passages: Sequence[Passage], trace: Trace) -> list[list[Triple]]:
-        """The triples of each passage."""
+        """Return the triples of each passage."""
         with trace.bill.stage("extract"):
             return await self.extractor.extract(passages, trace.bill)
 
     async def retrieve(
         self, queries: Sequence[str], graph: QuestionGraph, trace: Trace
     ) -> list[list[Passage]]:
-        """Passages for each query; they and their triples join the graph (eq. 1).
+        """Return the passages for each query; they and their triples join the graph (eq. 1).
 
         Where text alone is used, no triples are extracted.
         """
@@ -208,7 +210,7 @@ class EvidenceGatherer:
         trace: Trace,
         notes: list[str],
     ) -> FoundEvidence:
-        """What is known about triples that share their unknown.
+        """Return what is known about triples that share their unknown.
 
         question: what is asked, to tell apart several things of one name; what it took one for
         goes into `notes`. Where several triples ask for one thing, facts about what fits all of
@@ -232,7 +234,7 @@ class EvidenceGatherer:
     async def _other_titles(
         self, group: Sequence[QueryTriplet], context: str, graph: QuestionGraph, notes: list[str]
     ) -> set[str]:
-        """Titles of what has a name of the triples but is not meant."""
+        """Return the titles of what has a name of the triples but is not meant."""
         named = [f for t in group for f in (t.subject, t.object) if not is_placeholder(f)]
         others: set[str] = set()
         for name in dict.fromkeys(named):
@@ -248,7 +250,7 @@ class EvidenceGatherer:
 def _common_first(
     facts: list[GraphFact], group: Sequence[QueryTriplet], graph: QuestionGraph
 ) -> list[GraphFact]:
-    """Facts about what fits all triples of the group before the others."""
+    """Return the facts about what fits all triples of the group before the others."""
     sets = [graph.candidates(triplet) for triplet in group] if len(group) > 1 else []
     common = set.intersection(*sets) if sets else set[str]()
 

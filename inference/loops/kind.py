@@ -1,4 +1,4 @@
-"""How a loop declares itself: its options with their help, what it needs, and how it opens."""
+"""The declaration of a loop: its options with their help, its components, and its opening."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -47,7 +47,7 @@ class Helper:
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """What is said about any loop; one with options of its own has a subclass in its file.
+    """The options of every loop; one with options of its own has a subclass in its file.
 
     `ras` None means the untrained backbone, prompted by its chat template; so do `t2t` and the
     folders of helpers. `derive_comparisons` None means as the RAS component was trained.
@@ -148,7 +148,7 @@ def marked(options: type[LoopOptions], mark: type[MarkT]) -> dict[str, MarkT]:
 
 @dataclass(frozen=True)
 class LoopParts(Generic[OptionsT]):
-    """What a loop is opened with.
+    """The parts that a loop is opened with.
 
     reader: plans and answers, by the RAS component or by the prompted backbone. ras_reader: the
     same where there is a RAS component, else None. helpers: makers of requests to trained helpers,
@@ -210,7 +210,7 @@ class LoopKind(Generic[OptionsT]):
         return {name: mark.task for name, mark in marked(self.options, Helper).items()}
 
     def folders(self, options: LoopOptions) -> dict[str, Path]:
-        """The folder of each component that takes part, by its option's name."""
+        """Return the folder of each component that takes part, by its option's name."""
         names = filter(options.uses, (*self.components, *self.helpers))
         named = {name: getattr(options, name) for name in names}
         return {name: folder for name, folder in named.items() if folder}

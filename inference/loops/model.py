@@ -84,7 +84,7 @@ class ModelSteps:
         max_tokens: int,
         constraint: Constraint | None = None,
     ) -> str:
-        """What the model writes; charged to the trace under the step's name.
+        """Return the model's text, charged to the trace under the step's name.
 
         max_tokens: of the backbone; a helper has its own limit.
         """
@@ -114,7 +114,7 @@ class ReaderInput:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the trace should know of it."""
+        """Return what a reader of the trace should know of it."""
         notes = []
         if self.cut_triples or self.cut_steps:
             steps = f" and {self.cut_steps} whole steps" if self.cut_steps else ""
@@ -128,7 +128,7 @@ InputMaker = Callable[[Task, History, Sampling], ReaderInput]
 
 
 def chat_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
-    """The prompt as a chat message, for a backbone or an API model that was not trained here."""
+    """Return prompt as a chat message, for a backbone or an API model that was not trained here."""
     prompt = plan_prompt(history) if task == "plan" else answer_prompt(history)
     return ReaderInput(user_request(prompt.strip(), sampling))
 
@@ -152,7 +152,7 @@ class GraphReader:
         self.plan_constraint = Constraint(regex=plan_regex()) if constrain else None
 
     async def plan(self, history: History, trace: Trace) -> Plan | None:
-        """The next plan; None when the model wrote none, which the trace notes."""
+        """Return the next plan; None when the model wrote none, which the trace notes."""
         text = await self._generate("plan", history, trace, MAX_PLAN_TOKENS)
         plan = parse_plan(text).plan
         if plan is None:
@@ -162,7 +162,7 @@ class GraphReader:
         return plan
 
     async def answer(self, history: History, trace: Trace) -> str:
-        """The answer over what the history holds."""
+        """Return the answer over what the history holds."""
         return (await self._generate("answer", history, trace, self.max_answer_tokens)).strip()
 
     async def _generate(self, task: Task, history: History, trace: Trace, tokens: int) -> str:
@@ -176,7 +176,7 @@ class GraphReader:
 
 
 def passages_prompt(question: str, passages: list[Passage]) -> str:
-    """Instruction, numbered passages, question."""
+    """Return instruction, numbered passages, question."""
     numbered = [
         f"[{number}] {passage_text(passage.title, passage.text)}"
         for number, passage in enumerate(passages, start=1)
@@ -185,13 +185,13 @@ def passages_prompt(question: str, passages: list[Passage]) -> str:
 
 
 def chat_request(prompt: str, max_new_tokens: int, stop: tuple[str, ...] = ()) -> Request:
-    """A prompt as one chat message, greedy (T²RAG App. B.1)."""
+    """Return a prompt as one chat message, greedy (T²RAG App. B.1)."""
     return user_request(prompt.strip(), Sampling(max_new_tokens=max_new_tokens, stop=stop))
 
 
 @dataclass(frozen=True)
 class PassageSettings:
-    """How a multi-round baseline retrieves: k and the most rounds of T²RAG §5.2.
+    """Settings of a baseline's retrieval in rounds: k and the most rounds of T²RAG §5.2.
 
     top_k: passages a search. max_rounds: searches a question. max_passages: of all searches that
     the answer is read from, the first ones. max_thought_tokens: of what is written between two
@@ -214,13 +214,13 @@ class PassageSteps:
         self.settings = settings
 
     async def search(self, query: str, trace: Trace) -> list[Passage]:
-        """The best passages; a step of the trace."""
+        """Return the best passages; a step of the trace."""
         [passages] = await search_passages(self.retriever, [query], self.settings.top_k, trace)
         trace.steps.append(TraceStep(query, passages))
         return passages
 
     async def think(self, prompt: str, trace: Trace, stop: tuple[str, ...] = ()) -> str:
-        """What the model writes between two searches; the decision of the last step."""
+        """Return model's text between two searches, which becomes the decision of the last step."""
         request = chat_request(prompt, self.settings.max_thought_tokens, stop)
         text = await write(self.engine, request, "think", trace)
         if trace.steps:
@@ -228,7 +228,7 @@ class PassageSteps:
         return text
 
     async def read(self, question: str, passages: Iterable[Passage], trace: Trace) -> str:
-        """The answer to a question over the first of the passages."""
+        """Return the answer to a question over the first of the passages."""
         shown = list(passages)[: self.settings.max_passages]
         prompt = passages_prompt(question, shown)
         request = chat_request(prompt, self.settings.max_answer_tokens)
@@ -236,6 +236,6 @@ class PassageSteps:
 
 
 def distinct_passages(trace: Trace) -> list[Passage]:
-    """All passages of a trace, each once, those of the first search first."""
+    """Return all passages of a trace, each once, those of the first search first."""
     found = {passage.id: passage for step in trace.steps for passage in step.passages}
     return list(found.values())

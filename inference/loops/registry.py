@@ -1,8 +1,8 @@
 """All loops by their names; a new one is declared in a file of its own and listed here."""
 
-import difflib
 from typing import Any
 
+from common.names import nearest
 from inference.loops.baselines import IRCOT, NONE, REACT, SELF_ASK, SINGLE
 from inference.loops.kind import LoopKind, OptionsError
 from inference.loops.ras import RAS, RAS_NO_PLANNING, RAS_STATIC
@@ -31,8 +31,8 @@ LOOPS = {kind.name: kind for kind in _KINDS}
 def loop_kind(name: str) -> LoopKind[Any]:
     """Return the loop of this name. Raises OptionsError, which says the nearest known name."""
     if name not in LOOPS:
-        [near] = difflib.get_close_matches(name, LOOPS, n=1, cutoff=0.0)
         known = ", ".join(map(repr, LOOPS))
+        near = nearest(name, LOOPS)
         raise OptionsError(
             f"invalid choice: {name!r}, the nearest is {near!r} (choose from {known})"
         )

@@ -69,12 +69,12 @@ class Settled:
 
 
 def in_state(triplets: Iterable[QueryTriplet], *states: TripletState) -> list[QueryTriplet]:
-    """The triplets in one of these states, in their order."""
+    """Return the triplets in one of these states, in their order."""
     return [triplet for triplet in triplets if triplet.state in states]
 
 
 def settle(triplets: Sequence[QueryTriplet], written: Iterable[QueryTriplet]) -> Settled:
-    """What a model wrote put in the place of the open triplets that it fills.
+    """Return what a model wrote put in the place of the open triplets that it fills.
 
     What is found for `?name` is put into every triplet that holds it. A triplet that the model did
     not write about stays as it was; what fills no open triplet is passed over, and so is a value
@@ -146,7 +146,7 @@ def _says_something(triplet: QueryTriplet, result: QueryTriplet) -> bool:
 
 @dataclass(frozen=True)
 class T2RagSettings:
-    """How a T²RAG loop retrieves and stops.
+    """Settings of T²RAG's retrieval and of its end.
 
     top_k: distinct passages a round (k). max_rounds: rounds a question (N); the paper's 5 and 3.
     max_triplets: of a decomposition that runs on, the first so many are kept.
@@ -265,8 +265,9 @@ class T2RagLoop:
 
 
 def _as_history(triplets: list[QueryTriplet], trace: Trace) -> History:
-    """The rounds as the answerer was trained to read them, each with what it resolved; facts that
-    the decomposition gave come first, what became searchable in the last round comes last."""
+    """Return the rounds as the answerer was trained to read them, each with what it resolved; facts
+    that the decomposition gave come first, what became searchable in the last round comes last.
+    """
     known = [Triple(*triplet.fields) for triplet in in_state(triplets, RESOLVED)]
     told = {triple for step in trace.steps for triple in step.triples}
     given = tuple(triple for triple in known if triple not in told)

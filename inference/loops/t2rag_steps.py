@@ -1,5 +1,6 @@
-"""How T²RAG's steps reach a model: prompted as in the paper, or by trained helpers
-(T²RAG §4.3, App. F)."""
+"""T²RAG's steps by a model: prompted as in the paper, or by trained helpers (T²RAG §4.3, App.
+F).
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class OpenQuestion:
     found: Found
 
     def in_state(self, state: TripletState) -> list[QueryTriplet]:
-        """The triplets in this state."""
+        """Return the triplets in this state."""
         return [triplet for triplet in self.triplets if triplet.state is state]
 
 
@@ -63,7 +64,7 @@ class Decomposer:
         self.make_request = make_request
 
     async def decompose(self, question: str, trace: Trace) -> list[QueryTriplet]:
-        """The question's triplets, each once; none where the model wrote none."""
+        """Return the question's triplets, each once; none where the model wrote none."""
         if self.make_request is not None:
             request = self.make_request(decompose_prompt(question))
         else:
@@ -83,7 +84,7 @@ class PromptedResolver:
         self.show_passages = show_passages
 
     async def resolve(self, state: OpenQuestion, trace: Trace) -> list[QueryTriplet]:
-        """What the model wrote, whole clues alone; the others are noted."""
+        """Return what the model wrote, whole clues alone; the others are noted."""
         given = ResolutionInput(
             state.question,
             state.in_state(TripletState.SEARCHABLE),
@@ -115,7 +116,7 @@ class HelperResolver:
         self.show_passages = show_passages
 
     async def resolve(self, state: OpenQuestion, trace: Trace) -> list[QueryTriplet]:
-        """The triplets that the helper filled; all calls are made at once.
+        """Return the triplets that the helper filled; all calls are made at once.
 
         Fuzzy ones, which it was not trained on, are asked where nothing is searchable.
         """

@@ -53,7 +53,8 @@ def fit_topic_evidence(
     budget: int,
     count_tokens: Callable[[str], int],
 ) -> tuple[str, int]:
-    """The context within a budget of tokens, and how many sentences and passages are left out.
+    """Return the context within a budget of tokens, and how many sentences and passages are left
+    out.
 
     Facts stand as `subject | predicate | object`, each sentence behind its document's title. The
     best sentences come first, then the passages, best first; what would exceed the budget stops
@@ -83,8 +84,7 @@ def _sentence_block(item: EvidenceSentence) -> str:
 
 @dataclass(frozen=True)
 class ThRagSettings:
-    """How TH-RAG retrieves; the defaults are the paper's (§4.4), but for `link_weight` and
-    `name_weight`.
+    """Settings of TH-RAG's retrieval; the paper's (§4.4), but for `link_weight` and `name_weight`.
 
     topics, subtopics: least and most chosen, N_T and N_ST for each topic. sentences, passages: K_1
     and K_2. shortlist: names that the model chooses from, the nearest ones where a graph has more.
@@ -152,7 +152,9 @@ class ThRagLoop:
         return trace
 
     async def _traverse(self, scored: ScoredQuestion, trace: Trace) -> list[int] | None:
-        """The chosen subtopics of all chosen topics (Algorithm 2, lines 3 to 9); None for all."""
+        """Return the chosen subtopics of all chosen topics (Algorithm 2, lines 3 to 9); None for
+        all.
+        """
         if self.settings.traversal == "none":
             return None
         graph = self.index.graph
@@ -190,7 +192,7 @@ class ThRagLoop:
         return chosen + others[: max(0, choice.least - len(chosen))]
 
     async def _ask(self, choice: Choice, trace: Trace) -> str:
-        """What the model writes; a trained chooser may write fewer than the least."""
+        """Return the model's text; a trained chooser may write fewer than the least."""
         step = CHOICE_STEPS[choice.level]
         held_to = replace(choice, least=1) if step in self.steps.helpers else choice
         return await self.steps.ask(
@@ -208,7 +210,9 @@ class ThRagLoop:
         return 2 * self.steps.engine.count_tokens(format_choice(choice.level, longest)) + 16
 
     async def _answer_from(self, evidence: Sequence[EvidenceSentence], trace: Trace) -> str:
-        """The backbone's answer over the primary context and its expansion (Algorithm 2, 13-14)."""
+        """Return the backbone's answer over the primary context and its expansion (Algorithm 2,
+        13-14).
+        """
         settings, engine = self.settings, self.steps.engine
         expanded = trace.steps[-1].passages[: settings.passages]
         text, left_out = fit_topic_evidence(

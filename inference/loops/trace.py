@@ -45,7 +45,7 @@ class Trace:
         return list(dict.fromkeys(triple for step in self.steps for triple in step.triples))
 
     def to_json(self) -> dict[str, Any]:
-        """The trace as a JSON object; passages by id and title."""
+        """Return the trace as a JSON object; passages by id and title."""
         return {
             "question": self.question,
             "answer": self.answer,

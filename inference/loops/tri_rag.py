@@ -38,7 +38,7 @@ class ShownTriplets:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was cut."""
+        """Return whether nothing was cut."""
         return not (self.cut_proofs or self.left_out or self.cut_conclusion)
 
     @property
@@ -86,7 +86,7 @@ def _longest_proof(
     proof: str,
     fits: Callable[[Sequence[ConditionTriplet]], bool],
 ) -> ConditionTriplet:
-    """The triplet at `place` with as many of its proof's first words as fit."""
+    """Return the triplet at `place` with as many of its proof's first words as fit."""
     words = proof.split()
     low, high = 0, len(words)
     while high - low > 1:
@@ -102,7 +102,7 @@ def _longest_proof(
 def _shortest_conclusion(
     triplet: ConditionTriplet, fits: Callable[[Sequence[ConditionTriplet]], bool]
 ) -> ConditionTriplet:
-    """The triplet with the end of its conclusion cut; one word stays whatever the budget."""
+    """Return the triplet with the end of its conclusion cut; one word stays whatever the budget."""
     words = triplet.conclusion.split()
     while len(words) > 1 and not fits([replace(triplet, conclusion=" ".join(words))]):
         words.pop()
@@ -111,7 +111,7 @@ def _shortest_conclusion(
 
 @dataclass(frozen=True)
 class TriRagSettings:
-    """How a Tri-RAG loop retrieves and answers.
+    """Settings of Tri-RAG's retrieval and answers.
 
     top_k: conditions a query (k). selected: triplets a query that reach the generator (m).
     budget: tokens of the evidence block (B), by the generator's tokenizer. max_rounds: queries a
@@ -126,7 +126,7 @@ class TriRagSettings:
 
 
 def evidence_prompt(question: str, evidence: str) -> str:
-    """The generator's input [Q; C] (eq. 16)."""
+    """Return the generator's input [Q; C] (eq. 16)."""
     return f"{INSTRUCTION}\n\n{evidence}\n\nQuestion: {question}"
 
 
@@ -172,7 +172,7 @@ class TriRagLoop:
     async def _retrieve(
         self, query: str, trace: Trace, known: list[ConditionTriplet]
     ) -> tuple[list[ConditionTriplet], list[Passage]]:
-        """The best m triplets that are new, within the budget, and the documents behind them."""
+        """Return best m triplets that are new, within the budget, and the documents behind them."""
         [hits] = await search(trace, self.base.search, [query], self.settings.top_k)
         fresh = [
             (triplet, claim.sources)
@@ -192,7 +192,7 @@ class TriRagLoop:
         return list(evidence.triplets), [found(name) for name in ids] if found else []
 
     async def _next_query(self, trace: Trace) -> str:
-        """The planner's next query; '' where it has enough, repeats itself, or nobody plans."""
+        """Return planner's next query; '' where it has enough, repeats itself, or nobody plans."""
         if self.reader is None or len(trace.steps) >= self.settings.max_rounds:
             return ""
         plan = await self.reader.plan(as_history(trace), trace)

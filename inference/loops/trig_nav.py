@@ -52,7 +52,7 @@ JUDGE_TOKENS = 256
 
 @dataclass(frozen=True)
 class TrigNavSettings:
-    """How Trig-Nav proceeds.
+    """Settings of Trig-Nav.
 
     judge: whether a judge says what is missing (Table 2); without it every question is decomposed.
     recall: whether the model is first asked what it knows, for the search and the judge.
@@ -108,7 +108,9 @@ class TrigNavLoop:
         return trace
 
     async def _look_up(self, trace: Trace) -> tuple[list[Passage], list[Triple]]:
-        """What the model says it knows, and passages for the question and that: (X, R) of §3.2."""
+        """Return what the model says it knows, and passages for the question and that: (X, R) of
+        §3.2.
+        """
         recalled: list[Triple] = []
         if self.settings.recall:
             text = await self.steps.ask(
@@ -126,7 +128,7 @@ class TrigNavLoop:
     async def _judge(
         self, passages: Sequence[Passage], recalled: Sequence[Triple], trace: Trace
     ) -> list[SubQuestion]:
-        """The sub-questions that are missing; none for enough.
+        """Return the sub-questions that are missing; none for enough.
 
         A judgement that cannot be read counts as the question itself missing.
         """
@@ -151,7 +153,9 @@ class TrigNavLoop:
     async def _judge_by_helper(
         self, passages: Sequence[Passage], trace: Trace
     ) -> tuple[str, list[SubQuestion] | None]:
-        """A trained judge reads triples and writes those that are missing, with their unknowns."""
+        """Return a trained judge reads triples and writes those that are missing, with their
+        unknowns.
+        """
         known = await self._known_triples(passages, self.settings.max_known, trace)
         prompt = gap_prompt(trace.question, known)
         text = await self.steps.ask(JUDGE, "", prompt, trace, JUDGE_TOKENS)
@@ -164,7 +168,9 @@ class TrigNavLoop:
     async def _known_triples(
         self, passages: Sequence[Passage], most: int, trace: Trace
     ) -> list[Triple]:
-        """The triples of passages that share most with the question; the first step gets them."""
+        """Return the triples of passages that share most with the question; the first step gets
+        them.
+        """
         found = await self.evidence.triples_of(passages, trace)
         triples = [triple for own in found for triple in own]
         chosen = select_triples(trace.question, trace.question, triples, most)
@@ -172,7 +178,7 @@ class TrigNavLoop:
         return chosen
 
     async def _answer_directly(self, passages: Sequence[Passage], trace: Trace) -> str:
-        """The answer where nothing is missing: over the passages, as in direct retrieval."""
+        """Return the answer where nothing is missing: over the passages, as in direct retrieval."""
         tokens = self.settings.max_answer_tokens
         if self.reader is not None:
             known = await self._known_triples(passages, self.settings.max_known, trace)
@@ -185,7 +191,8 @@ class TrigNavLoop:
     async def _answer_from(
         self, chains: Sequence[SolvedChain], passages: Sequence[Passage], trace: Trace
     ) -> str:
-        """The answer from the sub-questions' answers (eq. 9), and from what was judged as known.
+        """Return the answer from the sub-questions' answers (eq. 9), and from what was judged as
+        known.
 
         passages: of the first search, in which the judge found that.
         """

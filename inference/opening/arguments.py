@@ -27,7 +27,7 @@ OPTIONS = [field.name for field in fields(EngineOptions) if field.name not in EL
 
 
 def positive_int(text: str) -> int:
-    """An argparse type for a number of 1 or more."""
+    """Read a number of 1 or more, as an argparse type."""
     try:
         number = int(text)
     except ValueError:
@@ -125,7 +125,7 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
 
 
 def engine_options_from(arguments: Namespace) -> EngineOptions:
-    """The engine's options out of a parsed command line."""
+    """Return the engine's options out of a parsed command line."""
     given = {name: getattr(arguments, name) for name in OPTIONS}
     # As it is on this machine, so that an evaluation's folder says it.
     given["dtype"] = resolve_dtype(given["dtype"])
@@ -157,7 +157,7 @@ def add_searched_corpus(parser: ArgumentParser) -> None:
 
 
 def documents_from(arguments: Namespace) -> list[Passage]:
-    """The documents that a parsed command line names; none without `--corpus`.
+    """Return the documents that a parsed command line names; none without `--corpus`.
 
     Raises OSError, RecordError, EmptyCorpusError.
     """

@@ -20,7 +20,7 @@ from models.formats.prompts import passage_text, triples_prompt
 from models.formats.reading import READING_INSTRUCTION
 from models.formats.records import HelperTask, Task
 from models.graph_llm import GraphLLMConfig
-from models.helper import InstructionTunedConfig, read_helper_config
+from models.helper import HelperConfig, read_helper_config
 from models.processors.passages import PassageProcessor
 from models.text_to_triples import TextToTriplesConfig
 
@@ -61,15 +61,15 @@ def open_helper(folder: Path, task: HelperTask) -> Component:
 
 
 def triples_requests(component: Component) -> RequestMaker:
-    """Requests to a text-to-triples component, with the prompt of its training."""
-    settings = TextToTriplesConfig.from_dict(component.config)
-    is_encoder_decoder = bool(component.config["is_encoder_decoder"])
-    processor = settings.processor(_tokenizer(component), is_encoder_decoder)
+    """Return the requests to a text-to-triples component, with the prompt of its training."""
+    processor = TextToTriplesConfig.read(component.folder).processor(_tokenizer(component))
     return _passage_requests(processor, T2T_ADAPTER)
 
 
 def prompted_triples_request(passage: Passage) -> Request:
-    """A request for a passage's triples to a model that was not trained for it (RAS Fig. 19)."""
+    """Return a request for a passage's triples to a model that was not trained for it (RAS Fig.
+    19).
+    """
     prompt = triples_prompt(passage_text(passage.title, passage.text), few_shot=True)
     return chat_request(prompt, MAX_PROMPTED_TRIPLES_TOKENS)
 
@@ -80,18 +80,17 @@ def prompted_reading_request(prompt: str) -> Request:
 
 
 def conditions_requests(component: Component) -> RequestMaker:
-    """Requests to a condition extractor, with the prompt of its training."""
-    settings = ConditionExtractorConfig.from_dict(component.config)
-    processor = settings.processor(_tokenizer(component))
+    """Return the requests to a condition extractor, with the prompt of its training."""
+    processor = ConditionExtractorConfig.read(component.folder).processor(_tokenizer(component))
     return _passage_requests(processor, EXTRACTOR_ADAPTER)
 
 
 def helper_requests(component: Component) -> Callable[[str], Request]:
-    """Requests to a helper, for prompts as its format in models/formats/ makes them.
+    """Return the requests to a helper, for prompts as its format in models/formats/ makes them.
 
     The adapter's name is the helper's task, under which an engine is to serve it.
     """
-    settings = InstructionTunedConfig.from_dict(component.config)
+    settings = HelperConfig.read(component.folder)
     processor = settings.processor(_tokenizer(component))
     sampling = Sampling(max_new_tokens=settings.max_output_tokens)
 
@@ -103,7 +102,7 @@ def helper_requests(component: Component) -> Callable[[str], Request]:
 
 
 def _passage_requests(processor: PassageProcessor[Any], adapter: str) -> RequestMaker:
-    sampling = Sampling(max_new_tokens=processor.max_target_tokens)
+    sampling = Sampling(max_new_tokens=processor.max_output_tokens)
 
     def make_request(passage: Passage) -> Request:
         prompt = processor.encode_prompt(passage_text(passage.title, passage.text))
@@ -117,12 +116,12 @@ def _tokenizer(component: Component) -> PreTrainedTokenizerBase:
 
 
 def reader_inputs(component: Component, derive_comparisons: bool | None = None) -> InputMaker:
-    """Requests to a RAS component: ids and graphs from the processor of its training.
+    """Return the requests to a RAS component: ids and graphs from the processor of its training.
 
     derive_comparisons: whether triples that compare what was found join a prompt
     (`models/facts/comparisons.py`); None: as in the component's training.
     """
-    settings = GraphLLMConfig.from_dict(component.config)
+    settings = GraphLLMConfig.read(component.folder)
     if derive_comparisons is not None:
         settings = replace(settings, compare_dates=derive_comparisons)
     has_graph = settings.graph is not None

@@ -40,7 +40,7 @@ def build_engine(
 
 
 def vllm_is_installed() -> bool:
-    """Whether vLLM can be imported, without importing it."""
+    """Return whether vLLM can be imported, without importing it."""
     return importlib.util.find_spec("vllm") is not None
 
 

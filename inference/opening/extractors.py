@@ -165,7 +165,7 @@ def _open_adapters(
         name += HELD
     engine = meter(build_engine(options.engine, backbone=t2t.backbone, adapters=adapters))
     triples = open_extractor(engine, t2t, options.cache, options.engine.constrain)
-    most = TextToTriplesConfig.from_dict(t2t.config).max_source_tokens
+    most = TextToTriplesConfig.read(t2t.folder).max_input_tokens
     reads = max(most - _PROMPT_TOKENS, _PROMPT_TOKENS)
     extractor = AdapterChunkExtractor(triples, topics, ask)
     return OpenIndexer(engine, extractor, name, reads, triples.cache)

@@ -27,7 +27,7 @@ from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 @dataclass(frozen=True)
 class IndexBuild:
-    """What a command was given: its folder, what to add to it, and where the costs are noted."""
+    """A command's input: its folder, the documents to add to it, and where the costs are noted."""
 
     arguments: Namespace
     folder: Path

@@ -39,7 +39,9 @@ class OpenLoop:
 
 @dataclass(frozen=True)
 class LoopComponents:
-    """What a loop has of trained components; None or without the helper: the backbone does it."""
+    """The trained components of a loop; in place of one that is missing the backbone is
+    prompted.
+    """
 
     ras: Component | None
     t2t: Component | None
@@ -54,13 +56,13 @@ class LoopComponents:
 
     @property
     def backbone(self) -> str:
-        """What they were trained on; without any, what the options name."""
+        """Return what they were trained on; without any, what the options name."""
         found = (component.backbone for component in self.adapters.values())
         return next(found, self.default_backbone)
 
 
 def read_components(options: LoopOptions) -> LoopComponents:
-    """The components that the named loop uses.
+    """Return the components that the named loop uses.
 
     Raises CheckpointError for a folder that is none, OptionsError for an unknown loop.
     """
@@ -79,7 +81,7 @@ def read_components(options: LoopOptions) -> LoopComponents:
 
 
 def engine_of(options: EngineOptions, loops: Sequence[LoopComponents]) -> Engine:
-    """One engine that serves every component of several loops over one backbone.
+    """Return one engine that serves every component of several loops over one backbone.
 
     Raises CheckpointError for a component that belongs to another backbone.
     """

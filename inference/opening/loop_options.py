@@ -14,12 +14,12 @@ ENGINE = "engine"
 
 
 def checkpoint_or_none(text: str) -> Path | None:
-    """An argparse type for a folder, or 'none'."""
+    """Read a folder, or 'none', as an argparse type."""
     return None if text == "none" else Path(text)
 
 
 def loop_name(text: str) -> str:
-    """An argparse type for the name of a loop; the error says the nearest."""
+    """Read the name of a loop, as an argparse type; the error says the nearest."""
     try:
         return loop_kind(text).name
     except OptionsError as error:
@@ -97,12 +97,12 @@ def _flag(name: str) -> str:
 
 
 def _defaults(name: str) -> dict[str, Any]:
-    """A shared option's default in each loop."""
+    """Return a shared option's default in each loop."""
     return {kind.name: getattr(kind.options, name) for kind in LOOPS.values()}
 
 
 def _differs(name: str) -> bool:
-    """Whether an option's default is not the same for all loops that have it."""
+    """Return whether an option's default is not the same for all loops that have it."""
     return name in SHARED and len(set(_defaults(name).values())) > 1
 
 
@@ -121,7 +121,7 @@ def _default_text(name: str, default: Any) -> str:
 
 
 def options_from(arguments: Namespace) -> LoopOptions:
-    """The loop's options out of a parsed command line.
+    """Return the loop's options out of a parsed command line.
 
     Raises OptionsError for those of the loop that do not go together.
     """

@@ -43,7 +43,7 @@ def tokenize(texts: Sequence[str], progress: bool = False, stemmed: bool = True)
 
 
 def indexed_text(passage: Passage, title_weight: int) -> str:
-    """What is indexed: the title `title_weight` times, then the text."""
+    """Return the indexed text: the title `title_weight` times, then the text."""
     return " ".join([passage.title] * title_weight + [passage.text])
 
 
@@ -70,7 +70,7 @@ class Bm25Retriever:
         self.index = index
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
-        """Best passages a query; one that shares no word with the query is no hit."""
+        """Return the best passages a query; one that shares no word with the query is no hit."""
         tokens = tokenize(clean_queries(queries)) if queries else []
         return [self._search_one(words, top_k) for words in tokens]
 

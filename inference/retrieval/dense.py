@@ -50,7 +50,9 @@ class DenseRetriever:
             self.passages.extend(passages)
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
-        """Best passages a query by cosine similarity; all queries are embedded in one call."""
+        """Return best passages a query by cosine similarity; all queries are embedded in one
+        call.
+        """
         if not queries or top_k <= 0:
             return [[] for _ in queries]
         rankings = self.index.search(self.encoder.encode(clean_queries(queries)), top_k)

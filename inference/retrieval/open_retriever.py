@@ -52,7 +52,7 @@ class HybridRetriever:
         self.k = k
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
-        """Best passages a query after fusion; each retriever gets all queries at once."""
+        """Return best passages a query after fusion; each retriever gets all queries at once."""
         depth = max(self.depth, top_k)
         found = [retriever.search(queries, depth) for retriever in self.retrievers]
         by_query = zip(*found, strict=True)

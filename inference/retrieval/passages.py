@@ -64,19 +64,19 @@ def load_corpus(path: str | Path, progress: bool = False) -> list[Passage]:
 
 
 def require_passages(passages: Sequence[Passage]) -> list[Passage]:
-    """The passages as a list; raises EmptyCorpusError when there is none to search."""
+    """Return the passages as a list; raises EmptyCorpusError when there is none to search."""
     if not passages:
         raise EmptyCorpusError("the corpus holds no passage; there is nothing to search")
     return list(passages)
 
 
 def clean_queries(queries: Sequence[str]) -> list[str]:
-    """Queries without plan tags and folded to one line: a retriever never sees `[SUBQ]`."""
+    """Return queries without plan tags and folded to one line: a retriever never sees `[SUBQ]`."""
     return [strip_tags(query) for query in queries]
 
 
 def corpus_fingerprint(passages: Iterable[Passage]) -> str:
-    """sha256 over ids, titles and texts in order; it tells one corpus from another."""
+    """Return sha256 over ids, titles and texts in order; it tells one corpus from another."""
     digest = hashlib.sha256()
     for passage in passages:
         digest.update(json.dumps([passage.id, passage.title, passage.text]).encode())
@@ -84,7 +84,7 @@ def corpus_fingerprint(passages: Iterable[Passage]) -> str:
 
 
 def top_hits(passages: Sequence[Passage], scores: np.ndarray, top_k: int) -> list[Hit]:
-    """The best `top_k` of `scores` [n passages]; ties go to the passage that comes first."""
+    """Return the best `top_k` of `scores` [n passages]; ties go to the passage that comes first."""
     top_k = min(top_k, len(scores))
     if top_k <= 0:
         return []
@@ -131,7 +131,7 @@ def _describe(meta: dict[str, Any]) -> str:
 def documents_of_questions(
     corpus: Iterable[Passage], path: Path, limit: int | None = None
 ) -> list[Passage]:
-    """The passages that stand in the contexts of the first `limit` questions, spacing aside.
+    """Return the passages that stand in the contexts of the first `limit` questions, spacing aside.
 
     Raises:
         EmptyCorpusError: none does.

@@ -19,7 +19,6 @@ from common.errors import RecordError
 from common.provenance import provenance
 from common.shards import WHOLE, Shard
 from evaluation.runs import RESULTS_FILE
-from evaluation.significance import scores_by_type
 from inference.engines.contract import Engine
 from inference.indexes.cost import read_cost
 from inference.loops.kind import LoopOptions, ReadingOptions
@@ -29,7 +28,7 @@ from inference.opening.loop import open_loop
 from inference.retrieval.passages import Passage, documents_of_questions, load_corpus
 from inference.runs.log import EvaluationLog, EvaluationLogError, shard_card
 from inference.runs.scores import GoldPassages, scored_trace, summarise
-from models.files.checkpoint import component_fingerprint, read_component_config
+from models.files.checkpoint import component_fingerprint
 from models.formats.records import QuestionRecord, read_records
 from models.graph_llm import GraphLLMConfig
 
@@ -67,7 +66,7 @@ async def run_questions(
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is evaluated, and where its answers go; see evaluate.py's options.
+    """The task of one evaluation and the folder of its answers; see evaluate.py's options.
 
     question_documents: search only what stands in the contexts of the data set's questions, of all
     of them whatever the limit.
@@ -111,8 +110,7 @@ async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -
     missing = [record for record in own if record.id not in log.rows]
     if not missing and (stored := _stored_results(evaluation.out, len(own))) is not None:
         rows = [log.rows[record.id] for record in own]
-        # Finished before results were kept by type; its file stays as it is.
-        return Evaluated(rows, stored if part else {"by_type": scores_by_type(rows), **stored})
+        return Evaluated(rows, stored)
     # Before the first answer: the tree and the data may change while a long evaluation runs.
     source = source_of(evaluation, earlier=len(own) - len(missing))
     if missing:
@@ -127,7 +125,7 @@ async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -
 
 
 def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
-    """Where an evaluation's figures come from: `provenance`, the engine and when it began.
+    """Return the origin of an evaluation's figures: `provenance`, the engine and when it began.
 
     earlier: questions that runs before this one answered; the seconds of the results are without
     them. Decoding is greedy, so that no seed is drawn.
@@ -157,9 +155,9 @@ def _corpus_of(evaluation: Evaluation) -> list[Passage]:
 def results_of(
     settings: Mapping[str, Any], rows: Sequence[dict[str, Any]], seconds: float
 ) -> dict[str, Any]:
-    """What `results.json` says of a whole evaluation. settings: of `settings_of`."""
+    """Return `results.json` of a whole evaluation. settings: of `settings_of`."""
     results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
-    results["derive_comparisons"] = settings.get("derive_comparisons")
+    results["derive_comparisons"] = settings["derive_comparisons"]
     # Building the folder that a loop answers from is its cost of indexing.
     folder = settings.get(LOOPS[settings["loop"]].index or "")
     results["indexing"] = read_cost(Path(folder)) if folder else None
@@ -167,7 +165,7 @@ def results_of(
 
 
 def _stored_results(folder: Path, count: int) -> dict[str, Any] | None:
-    """The results of a run that is whole, so that its seconds are not those of doing nothing."""
+    """Return results of a run that is whole, so that its seconds are not those of doing nothing."""
     path = folder / RESULTS_FILE
     if not path.is_file():
         return None
@@ -202,7 +200,7 @@ async def _answer(
 
 
 def read_questions(path: Path, limit: int | None) -> list[QuestionRecord]:
-    """The first `limit` questions.
+    """Return the first `limit` questions.
 
     Raises:
         RecordError: a question that cannot be read, or two with one id.
@@ -220,7 +218,7 @@ def read_questions(path: Path, limit: int | None) -> list[QuestionRecord]:
 
 
 def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) -> dict[str, Any]:
-    """What decides the answers of a run; where caches and indexes lie does not."""
+    """Return the settings that decide the answers of a run; places of caches and indexes do not."""
     settings = {**asdict(options), "dataset": dataset.name, "shard": part and str(part)}
     for name in ("cache", "index"):
         del settings[name]
@@ -238,10 +236,10 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
 
 
 def _derives_comparisons(options: LoopOptions) -> bool | None:
-    """Whether derived comparisons join the prompts; None where no RAS component reads them."""
+    """Tell whether derived comparisons join the prompts; None where no RAS component reads them."""
     ras = LOOPS[options.loop].folders(options).get("ras")
     if ras is None:
         return None
     if options.derive_comparisons is not None:
         return options.derive_comparisons
-    return GraphLLMConfig.from_dict(read_component_config(ras)).compare_dates
+    return GraphLLMConfig.read(ras).compare_dates

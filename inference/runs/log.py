@@ -91,7 +91,7 @@ class EvaluationLog:
 
 
 def trace_line(row: Mapping[str, Any]) -> str:
-    """A scored trace as its line in `traces.jsonl`."""
+    """Return a scored trace as its line in `traces.jsonl`."""
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
@@ -101,7 +101,7 @@ def shard_card(
     rows: Sequence[Mapping[str, Any]],
     seconds: float,
 ) -> dict[str, Any]:
-    """What `shard.json` says. records: of all shards; rows: scored traces of this one."""
+    """Return `shard.json`. records: of all shards; rows: scored traces of this one."""
     questions, traces = hashlib.sha256(), hashlib.sha256()
     for record in records:
         questions.update(json.dumps(record.to_json()).encode("ascii") + b"\n")
@@ -129,7 +129,7 @@ class EvaluationShard:
 
     @property
     def shard(self) -> Shard:
-        """Which shard of how many."""
+        """Return which shard of how many."""
         return Shard(self.card["shard"], self.card["of"])
 
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ class EvaluationShard:
 
 
 def open_evaluation(folders: Sequence[Path]) -> list[EvaluationShard]:
-    """The shards in the order of their numbers, proven to be the parts of one evaluation.
+    """Return the shards in the order of their numbers, proven to be the parts of one evaluation.
 
     Raises:
         ShardError: a folder that is no finished shard, a number that is missing or there twice,
@@ -157,7 +157,7 @@ def open_evaluation(folders: Sequence[Path]) -> list[EvaluationShard]:
 
 
 def merged_rows(shards: Sequence[EvaluationShard]) -> list[dict[str, Any]]:
-    """The scored traces of all shards in the order of the questions.
+    """Return the scored traces of all shards in the order of the questions.
 
     Raises:
         ShardError: traces that are not what was written, or that belong to another shard.

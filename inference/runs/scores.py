@@ -48,7 +48,7 @@ class GoldPassages:
         return list(dict.fromkeys(identifier for identifier in found if identifier))
 
     def titled(self, title: str) -> Sequence[str]:
-        """Ids of the passages with this title."""
+        """Return the ids of the passages with this title."""
         return self._by_title.get(title, [])
 
 
@@ -58,7 +58,7 @@ def _key(text: str) -> str:
 
 
 def needed_facts(record: QuestionRecord, gold: GoldPassages) -> list[NeededFact]:
-    """Facts behind the answer: evidence triples, or the steps of a decomposition."""
+    """Return the facts behind the answer: evidence triples, or the steps of a decomposition."""
     supporting = gold.ids(record)
     if record.evidences:
         return [
@@ -69,7 +69,7 @@ def needed_facts(record: QuestionRecord, gold: GoldPassages) -> list[NeededFact]
 
 
 def stage_of(record: QuestionRecord, trace: Trace, correct: bool, gold: GoldPassages) -> Stage:
-    """The stage that lost the question (see `evaluation.runs.blame`).
+    """Return the stage that lost the question (see `evaluation.runs.blame`).
 
     Without evidence triples (MuSiQue) a fact is there when the step's answer stands in the graph.
     """
@@ -84,7 +84,7 @@ def stage_of(record: QuestionRecord, trace: Trace, correct: bool, gold: GoldPass
 
 
 def _decomposition_facts(record: QuestionRecord, gold: GoldPassages) -> list[NeededFact]:
-    """A fact a step, known by its answer alone; it stands in the step's own paragraph."""
+    """Return a fact a step, known by its answer alone; it stands in the step's own paragraph."""
     facts = []
     for step in record.question_decomposition:
         one_step = QuestionRecord(
@@ -110,7 +110,7 @@ def recall(record: QuestionRecord, trace: Trace, gold: GoldPassages) -> float | 
 def scored_trace(
     record: QuestionRecord, trace: Trace, corpus: GoldPassages | None = None
 ) -> dict[str, Any]:
-    """A question's scores, the stage that lost it, and the whole trace.
+    """Return a question's scores, the stage that lost it, and the whole trace.
 
     Without a corpus the supporting passages are those of the question's own context.
     """
@@ -131,7 +131,9 @@ def scored_trace(
 def summarise(
     loop: str, dataset: Path, rows: Sequence[dict[str, Any]], seconds: float
 ) -> dict[str, Any]:
-    """The results of a run, with 95 % bootstrap intervals, by type too; token counts are sums."""
+    """Return the results of a run, with 95 % bootstrap intervals, by type too; token counts are
+    sums.
+    """
     em, f1 = ([row[name] for row in rows] for name in ("em", "f1"))
     em_interval, f1_interval = bootstrap_interval(em), bootstrap_interval(f1)
     recalls = [row["recall"] for row in rows if row["recall"] is not None]

@@ -53,12 +53,12 @@ class Judged:
 
 
 def faithfulness_prompt(passage: str, triplet: ConditionTriplet) -> str:
-    """What the judge reads of a passage and a triplet made from it."""
+    """Return what the judge reads of a passage and a triplet made from it."""
     return FAITHFULNESS.format(**_shown(passage, triplet))
 
 
 def alignment_prompt(passage: str, triplet: ConditionTriplet, question: str) -> str:
-    """The same with the question that the condition should match."""
+    """Return the same with the question that the condition should match."""
     return ALIGNMENT.format(**_shown(passage, triplet), question=one_line(question))
 
 

@@ -49,7 +49,7 @@ PROTOCOL_NAMES = {"max_new_tokens": "max_tokens", "input_ids": "prompt"}
 
 @dataclass
 class Counts:
-    """What became of the calls so far; tokens are those of answered ones.
+    """The counts of calls so far by outcome; tokens are those of answered ones.
 
     refused: 4xx. failed: 5xx. abandoned: the client went before the answer came.
     """
@@ -84,14 +84,16 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        """OpenAI's error object."""
+        """Return OpenAI's error object."""
         kind = "server_error" if self.status >= 500 else "invalid_request_error"
         fields = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
         return {"error": fields}
 
 
 def of_engine_error(error: EngineError, prompt_field: str) -> ApiError:
-    """An engine's error in the protocol; `prompt_field` is what a prompt too long came in."""
+    """Return an engine's error in the protocol; `prompt_field` is what a prompt too long came
+    in.
+    """
     status, code, headers = next(row[1:] for row in OF_ENGINE if isinstance(error, row[0]))
     message = str(error)
     for name, in_protocol in PROTOCOL_NAMES.items():
@@ -102,7 +104,7 @@ def of_engine_error(error: EngineError, prompt_field: str) -> ApiError:
 
 
 def models_answer(names: Mapping[str, str | None], started: int) -> dict[str, Any]:
-    """The list of what can be asked; `names`: adapters by name, None for the backbone.
+    """Return the list of what can be asked; `names`: adapters by name, None for the backbone.
 
     An adapter's `parent` is the backbone, as vLLM has it.
     """
@@ -121,7 +123,7 @@ def models_answer(names: Mapping[str, str | None], started: int) -> dict[str, An
 
 
 def completion_answer(model: str, done: Sequence[Completion]) -> dict[str, Any]:
-    """The body of POST /v1/completions: a choice a prompt, in order."""
+    """Return the body of POST /v1/completions: a choice a prompt, in order."""
     choices = [
         {
             "index": index,
@@ -135,7 +137,7 @@ def completion_answer(model: str, done: Sequence[Completion]) -> dict[str, Any]:
 
 
 def chat_answer(model: str, done: Sequence[Completion]) -> dict[str, Any]:
-    """The body of POST /v1/chat/completions."""
+    """Return the body of POST /v1/chat/completions."""
     choices = [
         {
             "index": index,
@@ -172,7 +174,7 @@ def _answer(
 
 
 def _tokens(done: Completion) -> list[str]:
-    """Tokens as vLLM writes them by their ids: a token alone need not be text."""
+    """Return the tokens as vLLM writes them by their ids: a token alone need not be text."""
     return [f"token_id:{token}" for token in done.token_ids]
 
 

@@ -20,7 +20,7 @@ GUARDED = "/v1/"
 
 
 def host_name(text: str) -> str:
-    """The name in a Host header: lower case, no port, no brackets; empty where there is none."""
+    """Return name in a Host header: lower case, no port, no brackets; empty where there is none."""
     try:
         return (urlsplit(f"//{text.strip()}").hostname or "").removesuffix(".")
     except ValueError:
@@ -28,7 +28,7 @@ def host_name(text: str) -> str:
 
 
 def address_of(name: str) -> Address | None:
-    """The address that a name is, None for a name; an IPv4 address in IPv6 is the former."""
+    """Return the address that a name is, None for a name; an IPv4 address in IPv6 is the former."""
     try:
         address = ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
@@ -47,7 +47,9 @@ class AllowedHosts:
         self._addresses = {a for a in addresses.values() if a and not a.is_unspecified}
 
     def allows(self, host: str, reached: str) -> bool:
-        """Whether a request may name `host`; `reached`: this machine's end of its connection."""
+        """Return whether a request may name `host`; `reached`: this machine's end of its
+        connection.
+        """
         name = host_name(host)
         address = address_of(name)
         if address is None:

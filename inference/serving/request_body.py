@@ -122,7 +122,9 @@ class Message(Part):
 
 
 class Body(BaseModel):
-    """What completions and chats have in common; defaults of temperature and top_p are OpenAI's."""
+    """The fields that completions and chats share; defaults of temperature and top_p are
+    OpenAI's.
+    """
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
@@ -140,7 +142,7 @@ class Body(BaseModel):
     deadline_seconds: float | None = Field(None, gt=0)
 
     def options(self, adapter: str | None, deadline_seconds: float | None) -> dict[str, Any]:
-        """What every request of this body has beside its prompt. Raises ApiError."""
+        """Return what every request of this body has beside its prompt. Raises ApiError."""
         deadlines = [each for each in (self.deadline_seconds, deadline_seconds) if each]
         graphs = self.subgraphs
         return {
@@ -175,7 +177,7 @@ class Body(BaseModel):
         return next(iter(given), None) or Sampling.max_new_tokens
 
     def wants_logprobs(self) -> bool:
-        """Whether the log-probabilities of the generated tokens are asked for."""
+        """Return whether the log-probabilities of the generated tokens are asked for."""
         raise NotImplementedError
 
     def _constraint(self) -> Constraint | None:
@@ -198,11 +200,11 @@ class CompletionBody(Body):
     logprobs: int | None = Field(None, ge=0, le=0)
 
     def wants_logprobs(self) -> bool:
-        """Whether the log-probabilities of the generated tokens are asked for."""
+        """Return whether the log-probabilities of the generated tokens are asked for."""
         return self.logprobs is not None
 
     def requests(self, adapter: str | None, deadline_seconds: float | None) -> list[Request]:
-        """One request a prompt, in order; all with the same graphs, soft prompt and seed."""
+        """Return a request for each prompt; all have the same graphs, soft prompt and seed."""
         options = self.options(adapter, deadline_seconds)
         prompt: Any = self.prompt
         one = isinstance(prompt, str) or isinstance(prompt[0], int)
@@ -220,11 +222,11 @@ class ChatBody(Body):
     top_logprobs: int | None = Field(None, ge=0, le=0)
 
     def wants_logprobs(self) -> bool:
-        """Whether the log-probabilities of the generated tokens are asked for."""
+        """Return whether the log-probabilities of the generated tokens are asked for."""
         return bool(self.logprobs)
 
     def requests(self, adapter: str | None, deadline_seconds: float | None) -> list[Request]:
-        """The one request of a chat."""
+        """Return the one request of a chat."""
         messages = tuple({"role": each.role, "content": each.content} for each in self.messages)
         return [Request(messages=messages, **self.options(adapter, deadline_seconds))]
 

@@ -44,7 +44,7 @@ SENDING_SECONDS = 5.0
 
 
 def model_names(backbone: str, adapters: Iterable[str]) -> dict[str, str | None]:
-    """The engine's adapter, None for the backbone, by the name that clients give as `model`.
+    """Return the engine's adapter, None for the backbone, by the name that clients give as `model`.
 
     Raises InvalidRequestError for an adapter with the backbone's name.
     """
@@ -97,7 +97,7 @@ class ModelServer:
         self._started = int(time.time())
 
     def application(self) -> web.Application:
-        """The routes; run it with `handler_cancellation`, so that who leaves is let go."""
+        """Return the routes; run it with `handler_cancellation`, so that who leaves is let go."""
         application = web.Application(
             middlewares=self._middlewares, client_max_size=self._max_body_bytes
         )
@@ -121,7 +121,7 @@ class ModelServer:
             logger.warning("%d requests still run after %g seconds", self.running, seconds)
 
     async def _health(self, request: web.Request) -> web.Response:
-        """The engine's own word; callers at one time share one probe of it."""
+        """Return the engine's own word; callers at one time share one probe of it."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.create_task(self.engine.health())
         health = await asyncio.shield(self._probe)
@@ -160,7 +160,7 @@ class ModelServer:
         return parse_body(kind, await request.read())
 
     def _adapter(self, body: Body) -> str | None:
-        """The adapter that `model` names. Raises ApiError for a name that is none."""
+        """Return the adapter that `model` names. Raises ApiError for a name that is none."""
         known = ", ".join(self.names)
         if body.model not in self.names:
             message = f"model: there is no {body.model!r}; there is: {known}"
@@ -171,7 +171,7 @@ class ModelServer:
         return self.names[body.model]
 
     def _deadline(self, request: web.Request) -> float | None:
-        """The shorter of the header's and the server's own. Raises ApiError."""
+        """Return the shorter of the header's and the server's own. Raises ApiError."""
         deadlines = [each for each in (_header_deadline(request), self._deadline_seconds) if each]
         return min(deadlines, default=None)
 
@@ -198,7 +198,7 @@ class ModelServer:
 
 
 def _header_deadline(request: web.Request) -> float | None:
-    """Seconds of the header. Raises ApiError for what is no number above 0."""
+    """Return the seconds of the header. Raises ApiError for what is no number above 0."""
     text = request.headers.get(DEADLINE_HEADER)
     if text is None:
         return None
@@ -213,7 +213,7 @@ def _header_deadline(request: web.Request) -> float | None:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket at an address, not yet listening; port 0 takes a free one.
+    """Return a socket at an address, not yet listening; port 0 takes a free one.
 
     Raises OSError: the address is in use or not this machine's.
     """

@@ -134,7 +134,7 @@ _NOT_A_VERB = frozenset(
 
 
 def relation_question(relation: str, subject: str) -> str:
-    """The question that asks for the object of (subject, relation, ?)."""
+    """Return the question that asks for the object of (subject, relation, ?)."""
     template = _TEMPLATES.get(relation, "What is the {p} of {s}?")
     return template.format(s=subject, p=relation)
 
@@ -187,7 +187,7 @@ def split_relation(question: str) -> tuple[str, str] | None:
 
 
 def natural_question(question: str) -> str:
-    """A filled decomposition step as a question with a capital and a question mark."""
+    """Return a filled decomposition step as a question with a capital and a question mark."""
     pair = split_relation(question)
     if pair is not None:
         return relation_question(pair[1], pair[0])
@@ -196,7 +196,7 @@ def natural_question(question: str) -> str:
 
 
 def step_triple(question: str, answer: str, title: str) -> Triple:
-    """The triple that a filled decomposition step states.
+    """Return the triple that a filled decomposition step states.
 
     `entity >> relation` gives (entity, relation, answer); "Who issued the manifesto?" gives
     (answer, issued, the manifesto); any other question gives (title, its words, answer).

@@ -230,13 +230,15 @@ def load_backbone(name: str, dtype: str = "auto", revision: str | None = None) -
         )
 
 
-def backbone_id(model_or_name: PreTrainedModel | str) -> str:
+def backbone_id(model_or_name: PreTrainedModel | str, revision: str | None = None) -> str:
     """Return a backbone's stable identity: last part of its name, `#`, a hash of its shape.
 
-    The same model in two places (`org/Name` and `/data/Name`) has one identity.
+    The same model in two places (`org/Name` and `/data/Name`) has one identity. revision: commit
+    or tag of a Hugging Face id.
     """
     if isinstance(model_or_name, str):
-        return _identity(model_or_name, AutoConfig.from_pretrained(resolve_backbone(model_or_name)))
+        source = resolve_backbone(model_or_name)
+        return _identity(model_or_name, AutoConfig.from_pretrained(source, revision=revision))
     unwrap = getattr(model_or_name, "get_base_model", None)
     model = unwrap() if unwrap else model_or_name
     return _identity(model.config._name_or_path, model.config)

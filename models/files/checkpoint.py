@@ -111,7 +111,7 @@ def read_component_config(folder: str | Path, component: str | None = None) -> d
     The check reads headers and sizes, no weights; `verify_component` compares contents.
 
     Raises:
-        NotACheckpointError: no such folder, no config.json, or another component.
+        NotACheckpointError: no such folder, no config.json, another component, a newer format.
         TruncatedCheckpointError: a file is missing or shorter than its header says.
     """
     folder = Path(folder)
@@ -123,22 +123,21 @@ def read_component_config(folder: str | Path, component: str | None = None) -> d
             f"wrote (it holds {CONFIG_FILE} and safetensors files)."
         )
     config = _read_json(path)
-    if component is not None:
-        check_component(config, component, folder)
+    check_component(config, component, folder)
     _check_sizes(folder)
     return config
 
 
 def check_component(
-    config: Mapping[str, Any], component: str, folder: str | Path = "the folder"
+    config: Mapping[str, Any], component: str | None, folder: str | Path = "the folder"
 ) -> None:
-    """Refuse a configuration of another component or of a newer format.
+    """Refuse a configuration of another component (None: any will do) or of a newer format.
 
     Raises:
         NotACheckpointError: naming what was found and what was asked for.
     """
     found = config.get("component")
-    if found != component:
+    if component is not None and found != component:
         described = f"holds the component '{found}'" if found else "names no component"
         raise NotACheckpointError(
             f"{folder} {described}, and '{component}' is needed here. "

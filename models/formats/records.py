@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 
 from common.errors import RecordError
 from common.files import atomic_write
+from common.names import did_you_mean
 from models.formats.conditions import ConditionTriplet
 from models.formats.fields import FieldReader, read_paragraph, read_supporting_fact, read_triple
 from models.formats.planning import History, HistoryStep
@@ -250,7 +251,8 @@ class InstructionSample:
         reader = FieldReader(record, where)
         task = reader.text("task")
         if task not in cls.tasks:
-            raise reader.fail("task", f"is {task!r}", f"Write one of {', '.join(cls.tasks)}")
+            problem = f"is {task!r}, {did_you_mean(task, cls.tasks)}"
+            raise reader.fail("task", problem, f"Write one of {', '.join(cls.tasks)}")
         values = {name: reader.text(name) for name in ("prompt", "label")}
         for name, value in values.items():
             if not value.strip():

@@ -45,33 +45,33 @@ class PassageProcessor(ABC, Generic[ItemT]):
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        max_source_tokens: int = 512,
-        max_target_tokens: int = 256,
+        max_input_tokens: int = 512,
+        max_output_tokens: int = 256,
         is_encoder_decoder: bool = False,
     ) -> None:
         """Set the limits, in tokens, special tokens included (RAS App. D.1: 512 and 256).
 
         Raises:
-            ValueError: when the instruction alone is longer than `max_source_tokens`, or the
+            ValueError: when the instruction alone is longer than `max_input_tokens`, or the
                 tokenizer has no EOS token.
         """
         self.tokenizer = tokenizer
-        self.max_source_tokens = max_source_tokens
-        self.max_target_tokens = max_target_tokens
+        self.max_input_tokens = max_input_tokens
+        self.max_output_tokens = max_output_tokens
         self.is_encoder_decoder = is_encoder_decoder
         if tokenizer.eos_token_id is None:
             raise ValueError("the tokenizer has no EOS token, so a model could not learn to stop.")
         shortest = len(self._prompt_ids(""))
-        if shortest >= max_source_tokens:
+        if shortest >= max_input_tokens:
             raise ValueError(
-                f"max_source_tokens is {max_source_tokens}, and the instruction alone takes "
+                f"max_input_tokens is {max_input_tokens}, and the instruction alone takes "
                 f"{shortest} tokens. Raise it."
             )
 
     def encode_prompt(self, text: str) -> PassagePrompt:
         """Encode a passage; one that is too long loses its end, the instruction stays whole."""
         ids = self._prompt_ids(text)
-        if len(ids) <= self.max_source_tokens:
+        if len(ids) <= self.max_input_tokens:
             return PassagePrompt(ids, 0)
         kept = self._fitting_characters(text)
         return PassagePrompt(self._prompt_ids(text[:kept].rstrip()), len(text) - kept)
@@ -129,7 +129,7 @@ class PassageProcessor(ABC, Generic[ItemT]):
         fits, too_long = 0, len(text)
         while too_long - fits > 1:
             middle = (fits + too_long) // 2
-            if len(self._prompt_ids(text[:middle].rstrip())) <= self.max_source_tokens:
+            if len(self._prompt_ids(text[:middle].rstrip())) <= self.max_input_tokens:
                 fits = middle
             else:
                 too_long = middle
@@ -146,11 +146,11 @@ class PassageProcessor(ABC, Generic[ItemT]):
         """Drop whole items from the end until the label fits, so that it stays well formed."""
         label_ids = self._label_ids(items)
         kept = len(items)
-        while len(label_ids) > self.max_target_tokens:
+        while len(label_ids) > self.max_output_tokens:
             kept -= 1
             if kept < 1:
                 raise LabelCutError(
-                    sample_id, len(label_ids), self.max_target_tokens, "max_target_tokens"
+                    sample_id, len(label_ids), self.max_output_tokens, "max_output_tokens"
                 )
             label_ids = self._label_ids(items[:kept])
         return label_ids, len(items) - kept
@@ -197,8 +197,8 @@ class ConditionProcessor(PassageProcessor[ConditionTriplet]):
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        max_source_tokens: int = 512,
-        max_target_tokens: int = 256,
+        max_input_tokens: int = 512,
+        max_output_tokens: int = 256,
         few_shot: bool = False,
     ) -> None:
         """Set the limits; few_shot: show examples, for a backbone that nothing was learned for.
@@ -207,7 +207,7 @@ class ConditionProcessor(PassageProcessor[ConditionTriplet]):
             ValueError: when the instruction alone is longer than the limit.
         """
         self.few_shot = few_shot
-        super().__init__(tokenizer, max_source_tokens, max_target_tokens)
+        super().__init__(tokenizer, max_input_tokens, max_output_tokens)
 
     def prompt(self, text: str) -> str:
         """The passage, after an instruction with examples where nothing was learned."""
@@ -240,12 +240,12 @@ class InstructionProcessor(PassageProcessor[str]):
     def encode_prompt(self, text: str) -> PassagePrompt:
         """Encode a prompt; lines are cut at the greatest common width that fits the limit."""
         ids = self._prompt_ids(text)
-        if len(ids) <= self.max_source_tokens:
+        if len(ids) <= self.max_input_tokens:
             return PassagePrompt(ids, 0)
         fits, too_wide = 0, max(map(len, text.split("\n")))
         while too_wide - fits > 1:
             middle = (fits + too_wide) // 2
-            within = len(self._prompt_ids(cut_lines(text, middle))) <= self.max_source_tokens
+            within = len(self._prompt_ids(cut_lines(text, middle))) <= self.max_input_tokens
             fits, too_wide = (middle, too_wide) if within else (fits, middle)
         kept = cut_lines(text, fits)
         return PassagePrompt(self._prompt_ids(kept), len(text) - len(kept))

@@ -24,4 +24,4 @@ def ras(backbone: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def t2t(backbone: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A text-to-triples component on the tiny backbone, with short outputs."""
     folder = tmp_path_factory.mktemp("components") / "t2t"
-    return t2t_component(folder, Path(backbone), max_target_tokens=16)
+    return t2t_component(folder, Path(backbone), max_output_tokens=16)

@@ -17,7 +17,7 @@ from benchmarks.reading import (
 )
 from inference.retrieval.passages import Passage
 from models.formats.triples import Triple
-from models.helper import InstructionTunedConfig, build_instruction_tuned
+from models.helper import Helper, HelperConfig
 from tests.data_gen.test_build_commands import question, write_lines
 from tests.data_gen.test_build_reading import read_passage
 from tests.tiny import tiny_backbone
@@ -63,8 +63,8 @@ def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backbone = tiny_backbone(tmp_path / "backbone")
-    config = InstructionTunedConfig(str(backbone), "read", max_input_tokens=900)
-    build_instruction_tuned(config).save_pretrained(tmp_path / "read")
+    config = HelperConfig(str(backbone), task="read", max_input_tokens=900)
+    Helper.from_config(config).save_pretrained(tmp_path / "read")
     reading = write_lines(tmp_path / "r.jsonl", [*map(read_passage, range(4))])
     questions = write_lines(tmp_path / "q.jsonl", [question(1)])
     arguments = ["reading.py", "--reading", reading, "--questions", f"2Wiki={questions}",

@@ -239,7 +239,7 @@ def test_repeated_titles_need_one_paragraph_with_the_sentence() -> None:
 
 
 def test_unknown_name_and_missing_file_are_said_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"'squad' is unknown.*hotpotqa"):
+    with pytest.raises(ValueError, match=r"'squad' is unknown, the nearest is .*hotpotqa"):
         read_questions("squad", tmp_path / "x")
     for name in QUESTION_SOURCES:
         with pytest.raises(FileNotFoundError, match="no such file"):

@@ -17,7 +17,7 @@ from tests.docs.documents import ROOT, Fence, Inline
 
 SHELL = ("", "bash", "sh", "console")
 USAGE = "usage"
-FOLDERS = ("benchmarks", "data_gen", "demo", "evaluation", "inference", "training")
+FOLDERS = ("benchmarks", "data_gen", "demo", "evaluation", "inference", "training", "trivium")
 # A batch script's one task of one.
 TASK = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "1"}
 # Bash reads quotes, variables, loops and redirections; each command that it would start is written

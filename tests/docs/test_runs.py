@@ -89,7 +89,7 @@ SERVER = "runs until it is stopped"
 PYTHON = "python"
 EXCUSES = (
     Excuse("README.md", "make", "runs everything else, for an hour"),
-    Excuse("README.md", "pip install", INSTALLS),
+    Excuse("docs/installing.md", "pip install", INSTALLS),
     *(
         Excuse("benchmarks/README.md", f"python benchmarks/{name}.py", MINUTES,
                f"tests/benchmarks/test_{name}.py")

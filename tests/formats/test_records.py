@@ -130,6 +130,7 @@ def test_unknown_task_is_refused() -> None:
     ("change", "said"),
     [
         ({"task": "guess"}, "Write one of subquery, decompose"),
+        ({"task": "judge"}, "is 'judge', the nearest is 'judge_gap'"),
         ({"label": " "}, "'label': is blank"),
     ],
 )

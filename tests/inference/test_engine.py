@@ -32,7 +32,7 @@ from models.formats.planning import History, HistoryStep
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.triples import Triple
 from models.graph_llm import GraphLLM
-from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.components import ras_component, stir, stirred_backbone, t2t_component
 from tests.tiny import tiny_llama, tiny_tokenizer
 
@@ -51,7 +51,7 @@ def ras(backbone: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def t2t(backbone: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("components") / "t2t"
-    return t2t_component(folder, Path(backbone), max_target_tokens=256, stirred=0.3)
+    return t2t_component(folder, Path(backbone), max_output_tokens=256, stirred=0.3)
 
 
 @pytest.fixture
@@ -279,6 +279,11 @@ def test_components_of_another_backbone_or_kind_are_refused(
         TransformersEngine(str(tmp_path / "small"), {"ras": ras})
     with pytest.raises(NotACheckpointError, match="nowhere"):
         TransformersEngine(backbone, {"ras": tmp_path / "nowhere"})
+    unknown = tmp_path / "unknown"
+    unknown.mkdir()
+    (unknown / "config.json").write_text('{"component": "trirag"}')
+    with pytest.raises(NotACheckpointError, match="'trirag', the nearest is 'tri_rag'"):
+        TransformersEngine(backbone, {"extractor": unknown})
 
 
 async def test_a_text_to_triples_model_of_its_own(backbone: str, tmp_path: Path) -> None:
@@ -295,7 +300,7 @@ async def test_a_text_to_triples_model_of_its_own(backbone: str, tmp_path: Path)
     t5.save_pretrained(tmp_path / "t5")
     tiny_tokenizer().save_pretrained(tmp_path / "t5")
     settings = TextToTriplesConfig(str(tmp_path / "t5"), lora_rank=0)
-    build_text_to_triples(settings).save_pretrained(tmp_path / "t2t")
+    TextToTriples.from_config(settings).save_pretrained(tmp_path / "t2t")
     engine = TransformersEngine(backbone, {"t2t": tmp_path / "t2t"}, "float32", "cpu")
     requests = [
         Request(prompt="word " * n, adapter="t2t", sampling=Sampling(4 + n)) for n in range(1, 9)

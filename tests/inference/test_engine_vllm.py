@@ -14,7 +14,7 @@ from inference.engines.vllm.engine import VLLMEngine
 from inference.engines.vllm.settings import VLLMSettings
 from models.files.checkpoint import BackboneMismatchError
 from models.formats.triples import Triple
-from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.components import (
     ras_component,
     stir,
@@ -133,7 +133,7 @@ async def test_a_killed_process_fails_what_ran_and_serves_what_comes(
 
 def wide_component(folder: Path, backbone: Path) -> Path:
     """A text-to-triples component of LoRA rank 32."""
-    model = build_text_to_triples(TextToTriplesConfig(str(backbone), lora_rank=32))
+    model = TextToTriples.from_config(TextToTriplesConfig(str(backbone), lora_rank=32))
     stir(model, 0.1, only="lora_B")
     model.save_pretrained(folder)
     return folder

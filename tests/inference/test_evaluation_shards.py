@@ -42,7 +42,7 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("material")
     backbone = stirred_backbone(folder / "backbone")
     ras = ras_component(folder / "ras", backbone, stirred=0.3)
-    t2t = t2t_component(folder / "t2t", backbone, max_target_tokens=12)
+    t2t = t2t_component(folder / "t2t", backbone, max_output_tokens=12)
     write_records(folder / "corpus.jsonl", PASSAGES)
     write_records(folder / "questions.jsonl", QUESTIONS)
     return [

@@ -10,7 +10,7 @@ from inference.engines.transformers.engine import TransformersEngine
 from inference.opening.components import Component, helper_requests
 from models.files.checkpoint import BackboneMismatchError, CheckpointError
 from models.formats.helpers import SubqueryInput, decompose_prompt, subquery_writer_prompt
-from models.helper import InstructionTuned
+from models.helper import Helper
 from models.processors.passages import InstructionProcessor
 from tests.components import helper_component, stirred_backbone, t2t_component
 from tests.tiny import tiny_backbone, tiny_tokenizer
@@ -56,7 +56,7 @@ async def test_helpers_run_beside_each_other(
     requests = [make(decompose_prompt(q)) for q in QUESTIONS for make in makers.values()]
     served = await engine.generate(requests)
     for task in helpers:
-        module = InstructionTuned.from_pretrained(helpers[task], dtype="float32")
+        module = Helper.from_pretrained(helpers[task], dtype="float32")
         for request, completion in zip(requests, served, strict=True):
             if request.adapter == task:
                 ids = torch.tensor([request.input_ids])

@@ -30,7 +30,7 @@ def arguments(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     build_world(60, 0, folder / "world", fractions=(0.0, 0.0, 1.0), progress=False)
     backbone = stirred_backbone(folder / "tiny", hidden_size=128)
     ras = ras_component(folder / "ras", backbone, stirred=0.2)
-    t2t = t2t_component(folder / "t2t", backbone, max_target_tokens=200, stirred=0.3)
+    t2t = t2t_component(folder / "t2t", backbone, max_output_tokens=200, stirred=0.3)
     return [
         sys.executable, str(ROOT / "inference" / "evaluate.py"), "--loop", "ras",
         "--dataset", str(folder / "world" / "questions_test.jsonl"),

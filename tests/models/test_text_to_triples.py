@@ -17,7 +17,7 @@ from models.formats.records import TriplesSample
 from models.formats.triples import Triple, format_triples, parse_triples
 from models.parts.loss import IGNORE_INDEX
 from models.processors.passages import LabelCutError, TextToTriplesProcessor
-from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.tiny import tiny_backbone, tiny_tokenizer
 
 TRIPLES = [Triple("Ann", "born in", "Bonn"), Triple("Ann", "date of birth", "3 May 1901")]
@@ -54,7 +54,7 @@ def batch(processor: TextToTriplesProcessor) -> dict[str, Tensor]:
 
 def trained(name: str, rank: int, encoder_decoder: bool = False) -> tuple[TextToTriples, dict]:
     config = TextToTriplesConfig(name, lora_rank=rank, lora_dropout=0.0)
-    model = build_text_to_triples(config)
+    model = TextToTriples.from_config(config)
     inputs = batch(TextToTriplesProcessor(tiny_tokenizer(), is_encoder_decoder=encoder_decoder))
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
     first = model(**inputs).loss
@@ -74,7 +74,7 @@ def test_round_trip_gives_equal_logits(backbone: str, tmp_path: Path, rank: int)
     assert not loaded.training and loaded.settings == model.settings
     with torch.no_grad():
         assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
-        before = build_text_to_triples(TextToTriplesConfig(backbone, lora_rank=0))
+        before = TextToTriples.from_config(TextToTriplesConfig(backbone, lora_rank=0))
         assert not torch.equal(before(**inputs).logits, loaded(**inputs).logits)
 
 
@@ -135,7 +135,9 @@ def test_a_short_adapter_file_is_refused(backbone: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_bfloat16_weights_train_float32_adapters(backbone: str, checkpointing: bool) -> None:
-    model = build_text_to_triples(TextToTriplesConfig(backbone, lora_rank=4), "bfloat16").train()
+    model = TextToTriples.from_config(
+        TextToTriplesConfig(backbone, lora_rank=4), dtype="bfloat16"
+    ).train()
     if checkpointing:
         model.gradient_checkpointing_enable()
     model(**batch(TextToTriplesProcessor(tiny_tokenizer()))).loss.backward()
@@ -172,7 +174,7 @@ def test_prompt_and_label_are_tokenised_alone(backbone: str) -> None:
 @given(text=st.text(max_size=600), limit=st.integers(160, 400))
 def test_a_long_passage_loses_its_end_alone(text: str, limit: int) -> None:
     tokenizer = tiny_tokenizer()
-    processor = TextToTriplesProcessor(tokenizer, max_source_tokens=limit)
+    processor = TextToTriplesProcessor(tokenizer, max_input_tokens=limit)
     prompt = processor.encode_prompt(text)
     assert len(prompt.input_ids) <= limit
     written = tokenizer.decode(prompt.input_ids, skip_special_tokens=True)
@@ -182,7 +184,7 @@ def test_a_long_passage_loses_its_end_alone(text: str, limit: int) -> None:
 
 
 def test_a_long_label_drops_whole_triples() -> None:
-    processor = TextToTriplesProcessor(tiny_tokenizer(), max_target_tokens=50)
+    processor = TextToTriplesProcessor(tiny_tokenizer(), max_output_tokens=50)
     encoded = processor.encode_sample(SAMPLE)
     parsed = parse_triples(processor.decode(encoded["input_ids"][encoded["labels_start"] :]))
     assert parsed.triples == TRIPLES[:1] and parsed.malformed == 0
@@ -190,8 +192,8 @@ def test_a_long_label_drops_whole_triples() -> None:
 
 
 def test_a_label_that_cannot_fit_names_its_sample() -> None:
-    processor = TextToTriplesProcessor(tiny_tokenizer(), max_target_tokens=8)
-    with pytest.raises(LabelCutError, match=r"sample 'p1'.*max_target_tokens"):
+    processor = TextToTriplesProcessor(tiny_tokenizer(), max_output_tokens=8)
+    with pytest.raises(LabelCutError, match=r"sample 'p1'.*max_output_tokens"):
         processor.encode_sample(SAMPLE)
 
 
@@ -202,4 +204,4 @@ def test_a_passage_without_facts_teaches_to_stop() -> None:
 
 def test_a_limit_below_the_instruction_is_refused() -> None:
     with pytest.raises(ValueError, match="instruction alone"):
-        TextToTriplesProcessor(tiny_tokenizer(), max_source_tokens=20)
+        TextToTriplesProcessor(tiny_tokenizer(), max_input_tokens=20)

@@ -252,7 +252,9 @@ def test_results_are_merged_or_the_missing_one_is_named(
     for number, loop in enumerate(("single", "ras")):
         folder = tmp_path / loop
         folder.mkdir()
-        (folder / "results.json").write_text(json.dumps({"loop": loop, "n": number, "em": 0.5}))
+        by_type = {"bridge": {"n": number, "em": 0.5, "f1": 0.5}}
+        results = {"loop": loop, "n": number, "em": 0.5, "by_type": by_type}
+        (folder / "results.json").write_text(json.dumps(results))
     merged = tmp_path / "merged.json"
     command = [sys.executable, str(SCRIPTS / "merge_results.py"), "--out", str(merged)]
     folders = [str(tmp_path / loop) for loop in ("single", "ras")]

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from models.files.checkpoint import verify_component
-from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.components import ras_component, stir
 from tests.tiny import tiny_backbone
 from training.average import AverageError, average
@@ -19,7 +19,7 @@ ADAPTER = "adapter_model.safetensors"
 
 def component(folder: Path, backbone: Path, scale: float, rank: int = 4) -> Path:
     """A text-to-triples component with an adapter of its own."""
-    model = build_text_to_triples(TextToTriplesConfig(str(backbone), lora_rank=rank))
+    model = TextToTriples.from_config(TextToTriplesConfig(str(backbone), lora_rank=rank))
     stir(model, scale, only="lora_")
     model.save_pretrained(folder)
     metrics = {"scale": scale, "settings": {"output_dir": "/x", "model": {"start_from": "/y/z"}}}

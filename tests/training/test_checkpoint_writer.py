@@ -17,13 +17,13 @@ from torch import nn
 
 from models.condition_extractor import (
     Adaptation,
+    ConditionExtractor,
     ConditionExtractorConfig,
-    build_condition_extractor,
 )
 from models.files.checkpoint import CheckpointWriteError
 from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.parts.graph_encoder import GraphEncoderConfig
-from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.processes import Process
 from tests.training.conftest import ROOT, Settings
 from tests.training.runs import course, start, steps_logged, train, weights
@@ -45,13 +45,13 @@ Module = Callable[[str], Any]
 BACKGROUND = "train.background_saves=true"
 GRAPH = GraphEncoderConfig(input_dim=8, hidden_dim=8, num_layers=1, num_heads=2, projector_dim=8)
 MODULES: dict[str, Module] = {
-    "all weights": lambda name: build_text_to_triples(TextToTriplesConfig(name, lora_rank=0)),
-    "adapter": lambda name: build_text_to_triples(TextToTriplesConfig(name, lora_rank=4)),
+    "all weights": lambda name: TextToTriples.from_config(TextToTriplesConfig(name, lora_rank=0)),
+    "adapter": lambda name: TextToTriples.from_config(TextToTriplesConfig(name, lora_rank=4)),
     "graph": lambda name: GraphLLM.from_config(GraphLLMConfig(name, graph=GRAPH)),
-    "soft prompt": lambda name: build_condition_extractor(
+    "soft prompt": lambda name: ConditionExtractor.from_config(
         ConditionExtractorConfig(name, Adaptation.soft_prompt)
     ),
-    "prefix": lambda name: build_condition_extractor(
+    "prefix": lambda name: ConditionExtractor.from_config(
         ConditionExtractorConfig(name, Adaptation.prefix_tuning)
     ),
 }

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from models.condition_extractor import ConditionExtractor
 from models.files.backbone import load_backbone
 from models.graph_llm import GraphLLM
-from models.helper import InstructionTuned
+from models.helper import Helper
 from models.text_to_triples import TextToTriples
 from tests.processes import fresh
 from tests.training.conftest import ROOT, Run
@@ -116,7 +116,7 @@ def test_a_helper_trains_saves_and_resumes(
     assert figures["steps"] == 4
     assert {"eval_exact_match", "eval_token_f1", "eval_triplet_f1"} <= figures.keys()
     check_holds_no_frozen_weight(tmp_path / "out", backbone)
-    assert InstructionTuned.from_pretrained(tmp_path / "out").settings.task == "decompose"
+    assert Helper.from_pretrained(tmp_path / "out").settings.task == "decompose"
     more = arguments(
         "train_helper.py", helper_file, backbone, *steps, "train.resume=out/checkpoint-2"
     )

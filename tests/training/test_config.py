@@ -115,6 +115,12 @@ def test_overrides_win_over_the_file(recipe: Path) -> None:
     ("override", "said"),
     [
         ("train.foo=1", ["train.foo", "train.batch_size"]),
+        ("train.learnin_rate=1", ["'train.learnin_rate', the nearest is 'train.learning_rate'"]),
+        ("lora.rank=1", ["'lora', the nearest is 'model.lora'"]),
+        ("model.rank=1", ["'model.rank', the nearest is 'model.lora.rank'"]),
+        ("modle.backbone=x", ["'modle', the nearest is 'model'"]),
+        ("model.max_source_tokens=9", ["it is 'model.max_input_tokens' now"]),
+        ("model.max_target_tokens=9", ["it is 'model.max_output_tokens' now"]),
         ("train.batch_size=many", ["train.batch_size", "int"]),
         ("train.schedule=steep", ["train.schedule", "linear|cosine|constant"]),
         ("train=3", ["group of keys"]),
@@ -130,6 +136,9 @@ def test_wrong_override_is_named(recipe: Path, override: str, said: list[str]) -
 def test_wrong_key_in_file_names_the_file(recipe: Path) -> None:
     recipe.write_text("train: {learning_rate: fast}\n")
     with pytest.raises(ConfigError, match=r"recipe\.yaml: key 'train\.learning_rate' .* float"):
+        load_config(T2TSettings, recipe)
+    recipe.write_text("model: {max_source_tokens: 512}\n")
+    with pytest.raises(ConfigError, match=r"recipe\.yaml: .* it is 'model\.max_input_tokens' now"):
         load_config(T2TSettings, recipe)
     recipe.write_text("train: [1, 2\n")
     with pytest.raises(ConfigError, match=r"recipe\.yaml: not valid YAML"):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from models.graph_llm import GraphLLM, GraphLLMConfig
-from models.text_to_triples import TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.training.conftest import ROOT, Run
 from tests.training.test_checkpoint_writer import GRAPH
 from training.fit.dry_run import DryRun
@@ -30,8 +30,8 @@ SCRIPTS = {
 def modules(backbone: Path) -> list[nn.Module]:
     name = str(backbone)
     return [
-        build_text_to_triples(TextToTriplesConfig(name, lora_rank=0), "bfloat16"),
-        build_text_to_triples(TextToTriplesConfig(name, lora_rank=4), "bfloat16"),
+        TextToTriples.from_config(TextToTriplesConfig(name, lora_rank=0), dtype="bfloat16"),
+        TextToTriples.from_config(TextToTriplesConfig(name, lora_rank=4), dtype="bfloat16"),
         GraphLLM.from_config(GraphLLMConfig(name, graph=GRAPH)),
     ]
 

@@ -8,18 +8,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from common.files import file_sha256
 from models.condition_extractor import (
     ConditionExtractor,
     ConditionExtractorConfig,
-    build_condition_extractor,
 )
 from models.files.checkpoint import CheckpointError, verify_component
 from models.parts.deep_prompt import DeepPrompt
-from models.text_to_triples import TextToTriples, TextToTriplesConfig, build_text_to_triples
+from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.processes import fresh, run
 from tests.tiny import tiny_backbone
-from training.complete_manifest import completed
 from training.ship import ship
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +28,7 @@ CARD = {"sources": [SOURCE], "seed": 3, "options": {"out": "/x"}}
 def trained(tmp_path: Path) -> Path:
     backbone = tiny_backbone(tmp_path / "backbone")
     config = TextToTriplesConfig(backbone=str(backbone), lora_rank=4)
-    build_text_to_triples(config, "float32").save_pretrained(tmp_path / "run")
+    TextToTriples.from_config(config, dtype="float32").save_pretrained(tmp_path / "run")
     (tmp_path / "run" / "metrics.json").write_text(
         '{"eval_loss": 0.5, "settings": {"output_dir": "/x", "data": {}, "train": {"seed": 1}}}'
     )
@@ -56,7 +53,7 @@ def test_weights_are_bfloat16_and_load(trained: Path) -> None:
 
 def test_a_soft_prompt_ships_without_an_adapter(trained: Path) -> None:
     config = ConditionExtractorConfig(backbone=str(trained / "backbone"), num_prompt_tokens=3)
-    extractor = build_condition_extractor(config, "float32")
+    extractor = ConditionExtractor.from_config(config, dtype="float32")
     extractor.save_pretrained(trained / "prompt")
     shutil.copyfile(trained / "run" / "metrics.json", trained / "prompt" / "metrics.json")
     ship(trained / "prompt", trained / "data", trained / "shipped")
@@ -109,25 +106,3 @@ def test_licences_are_named_and_non_commercial_data_is_refused(trained: Path) ->
         ship(*arguments, licences={"elsewhere": "MIT"})
     with pytest.raises(CheckpointError, match="forbids commercial"):
         ship(*arguments, licences={"world": "CC BY-NC 4.0"})
-
-
-def test_an_older_manifest_is_completed_out_of_its_sources(tmp_path: Path) -> None:
-    lines = [{"dataset": "a", "licence": "MIT"}, {"dataset": "b", "licence": "CC BY 4.0"}]
-    records = tmp_path / "train.jsonl"
-    records.write_text("".join(json.dumps(line) + "\n" for line in [*lines, lines[0]]))
-    mixed = {"name": "contract", "file": "train.jsonl", "licence": "see the source's records"}
-    sources = [SOURCE, {**mixed, "sha256": file_sha256(records), "records": 2}]
-    manifest = {"data": {"sources": sources, "seed": 3}, "files": {"x": {"bytes": 1}}}
-    made = completed(manifest, {}, records, ["a"])
-    assert made["files"] == manifest["files"] and made["data"]["seed"] == 3
-    rows = [(row["subset"], row["records"], row["licence"]) for row in made["data"]["subsets"]]
-    assert rows == [("world", 7, "ours"), ("a", 2, "MIT")]
-    assert "completed after the training" in made["data"]["completed"]
-    assert completed(manifest, {})["data"]["subsets"][1]["licence"] == "not stated"
-    with pytest.raises(CheckpointError, match="3 records of these data sets, but 2 were read"):
-        completed(manifest, {}, records)
-    with pytest.raises(CheckpointError, match="it is complete"):
-        completed(made, {})
-    records.write_text("")
-    with pytest.raises(CheckpointError, match="its sha256 is another"):
-        completed(manifest, {}, records)

@@ -50,7 +50,7 @@ def test_text_to_triples_goes_on(triples_file: Path, backbone: Path, tmp_path: P
     start = f"model.start_from={tmp_path / 'first'}"
     recipe = t2t(triples_file, backbone, start, "model.max_input_tokens=300")
     assert_starts_with(recipe, weights)
-    assert recipe.module.settings.max_source_tokens == 300
+    assert recipe.module.settings.max_input_tokens == 300
 
 
 def test_ras_goes_on(ras_file: Path, backbone: Path, tmp_path: Path) -> None:

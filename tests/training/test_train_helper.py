@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from models.formats.records import HelperTask, InstructionSample, write_records
-from models.helper import InstructionTuned
+from models.helper import Helper
 from tests.training.conftest import ROOT
 from training.recipe.settings import ConfigError, T2TSettings, load_config
 from training.run.prepare import Prepared
@@ -22,7 +22,7 @@ def recipe(data: Path, backbone: Path, out: Path, *changes: str) -> Prepared:
 
 def test_the_task_is_that_of_the_data(helper_file: Path, backbone: Path, tmp_path: Path) -> None:
     made = recipe(helper_file, backbone, tmp_path, "model.max_output_tokens=60")
-    assert isinstance(made.module, InstructionTuned)
+    assert isinstance(made.module, Helper)
     assert made.module.settings.task == "decompose"
     assert made.module.settings.max_output_tokens == 60
     sample = made.train[0]

@@ -349,6 +349,6 @@ class CarriedLoss(TrainerCallback):
             self.trainer._tr_loss.fill_(carried["loss"])
             self.trainer._total_loss_scalar = carried["total"]
             self.trainer._globalstep_last_logged = carried["last_logged"]
-            self.trainer.guard.recent.extend(carried.get("recent", []))
+            self.trainer.guard.recent.extend(carried["recent"])
         if self.trainer.owes_validation():
             self.trainer.evaluate()

@@ -70,12 +70,6 @@ class Recipe(ABC, Generic[SettingsT, SourceT]):
         Raises ConfigError where settings or records do not fit together.
         """
 
-    def processor(
-        self, settings: SettingsT, config: Any, tokenizer: PreTrainedTokenizerBase
-    ) -> Any:
-        """Return what turns records into ids."""
-        return config.processor(tokenizer)
-
     def warn_of_cuts(self, settings: SettingsT, encoded: Sequence[Any]) -> None:
         """Log how many of the encoded records lost a part that the limits have no room for."""
         shortened = sum(item["dropped_items"] > 0 for item in encoded)
@@ -155,7 +149,7 @@ def encode_data(
     dev_path = "" if lengths_only else data.dev
     dev_records, _ = _read(recipe, settings, dev_path, data.max_dev_samples)
     config = recipe.config(settings, [*records, *dev_records])
-    processor = recipe.processor(settings, config, tokenizer)
+    processor = config.processor(tokenizer)
     kept, encoded, cut = _encode(recipe, settings, processor, records)
     dev_kept, dev_encoded, dev_cut = _encode(recipe, settings, processor, dev_records)
     table = None if lengths_only else recipe.text_table(settings, [*encoded, *dev_encoded])
@@ -168,7 +162,7 @@ def encode_data(
 def shared_values(config_type: type[Any], *groups: Any) -> dict[str, Any]:
     """Return what groups of a recipe say of a component's settings, by the settings' names.
 
-    The keys of `model` have names of their own there for the revision, the adapter and the limits.
+    The keys of `model` have names of their own there for the revision and the adapter.
     """
     said: dict[str, Any] = {}
     for group in groups:
@@ -177,8 +171,6 @@ def shared_values(config_type: type[Any], *groups: Any) -> dict[str, Any]:
             said |= {f"lora_{key}": value for key, value in vars(group.lora).items()}
             said["lora_targets"] = _lora_targets(group.lora.targets)
             said["backbone_revision"] = group.revision
-            said["max_source_tokens"] = group.max_input_tokens
-            said["max_target_tokens"] = group.max_output_tokens
     names = {item.name for item in fields(config_type)}
     plain = {key: value.value if isinstance(value, Enum) else value for key, value in said.items()}
     return {key: value for key, value in plain.items() if key in names}

@@ -15,6 +15,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from common.errors import UserError
+from common.names import did_you_mean
 from models.condition_extractor import Adaptation
 
 Settings = TypeVar("Settings")
@@ -308,12 +309,16 @@ def _merged(settings_type: type, config: DictConfig, layer: Any, where: str) -> 
     try:
         return typing.cast(DictConfig, OmegaConf.merge(config, layer))
     except ConfigKeyError as error:
-        group = str(error.full_key).rpartition(".")[0]
-        known = [key for key in known_keys(settings_type) if key.startswith(group)]
+        key = str(error.full_key)
+        group = key.rpartition(".")[0]
+        known = known_keys(settings_type)
+        here = [name for name in known if name.startswith(group)]
+        groups = {name.rpartition(".")[0] for name in known} - {""}
         if isinstance(layer, DictConfig) and (script := _script_of(layer)) and not group:
             raise ConfigError(f"{where}: is a recipe for {script}") from error
         raise ConfigError(
-            f"{where}: unknown key {error.full_key!r}. Known here: {', '.join(known)}"
+            f"{where}: unknown key {key!r}, {did_you_mean(key, [*known, *groups])}. "
+            f"Known here: {', '.join(here)}"
         ) from error
     except OmegaConfBaseException as error:
         key = str(error.full_key or "").partition("[")[0]

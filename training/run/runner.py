@@ -17,6 +17,7 @@ import torch
 from transformers import PrinterCallback
 from transformers.utils import logging as transformers_logging
 
+from common.commands import command_parser
 from common.errors import UserError
 from common.tables import emit_json
 from models.files.backbone import resolve_dtype
@@ -203,7 +204,7 @@ def _enum_name(value: Any) -> str:
 
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=name, description=description)
+    parser = command_parser(description, name)
     parser.add_argument("--config", type=Path, required=True, help="recipe, a YAML file")
     parser.add_argument(
         "--json", action="store_true", help="print the figures as one JSON object, last"

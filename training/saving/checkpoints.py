@@ -120,9 +120,7 @@ def verify_checkpoint(folder: Path) -> None:
         TruncatedCheckpointError: naming the first file that differs.
     """
     verify_component(folder)
-    # Checkpoints of earlier versions have no manifest of their training state.
-    if (folder / TRAINING_STATE / STATE_MANIFEST).is_file():
-        verify_component(folder / TRAINING_STATE)
+    verify_component(folder / TRAINING_STATE)
 
 
 def best_step(log_history: list[dict[str, float]]) -> int | None:

@@ -56,13 +56,13 @@ class Standing:
         scheduler: the state of the learning rate's schedule.
         elapsed_seconds: trained so far, over all starts.
         order: what decides which samples each step holds; a resumed training needs the same.
-        loss: this process's losses that are not logged yet; None where none are known.
+        loss: this process's losses that are not logged yet.
     """
 
     scheduler: dict[str, Any]
     elapsed_seconds: float
     order: dict[str, Any]
-    loss: dict[str, Any] | None
+    loss: dict[str, Any]
 
 
 class CheckpointManager:
@@ -174,10 +174,9 @@ class CheckpointManager:
         """
         load_optimizer_state(optimizer, names, *read_optimizer(training_state, names))
         progress = json.loads((training_state / PROGRESS).read_text())
-        stored = progress.get("order", {})
-        _check_order(training_state, stored, order)
+        _check_order(training_state, progress["order"], order)
         loss = _carried_loss(training_state, self.process, self.processes)
-        return Standing(progress["scheduler"], progress["elapsed_seconds"], stored, loss)
+        return Standing(progress["scheduler"], progress["elapsed_seconds"], progress["order"], loss)
 
     def restore_random(self, training_state: Path) -> None:
         """Give this process's random generators the state that a checkpoint holds, if it does."""
@@ -243,20 +242,13 @@ def _check_order(training_state: Path, stored: dict[str, Any], ours: dict[str, A
 def _process_state(training_state: Path, process: int) -> dict[str, Any] | None:
     """Random state and pending loss of one process; None where that process did not run."""
     path = training_state / f"process_{process}.json"
-    if path.is_file():
-        state: dict[str, Any] = json.loads(path.read_text())
-        return state
-    # Earlier versions wrote the random state alone.
-    path = training_state / f"rng_{process}.json"
-    return {"random": json.loads(path.read_text()), "loss": None} if path.is_file() else None
+    return dict(json.loads(path.read_text())) if path.is_file() else None
 
 
-def _carried_loss(training_state: Path, process: int, processes: int) -> dict[str, Any] | None:
+def _carried_loss(training_state: Path, process: int, processes: int) -> dict[str, Any]:
     """The pending loss of this process; the mean of all where another number of them ran."""
     files = sorted(training_state.glob("process_*.json"))
     losses = [json.loads(path.read_text())["loss"] for path in files]
-    if not losses:
-        return None
     own = _process_state(training_state, process)
     if own is not None and len(losses) == processes:
         return dict(own["loss"])

@@ -62,8 +62,7 @@ def read_optimizer(folder: Path, names: Sequence[str]) -> tuple[StateByName, lis
     """What `write_optimizer` wrote, for the parameters that train now.
 
     Args:
-        names: parameters in the order of the optimizer's groups; a state by number, as earlier
-            versions wrote it, is read in this order.
+        names: parameters that train.
 
     Raises:
         ResumeError: the state is of other parameters.
@@ -71,8 +70,6 @@ def read_optimizer(folder: Path, names: Sequence[str]) -> tuple[StateByName, lis
     state: StateByName = {}
     for key, value in load_file(folder / OPTIMIZER_TENSORS).items():
         name, _, part = key.rpartition(".")
-        if name.isdigit() and int(name) < len(names):
-            name = names[int(name)]
         state.setdefault(name, {})[part] = value
     # Before the first step there is no state at all.
     strangers = sorted(set(names) ^ state.keys()) if state else []

@@ -88,7 +88,7 @@ class TransformersComponentLoader(ComponentLoader[LocalServed]):
         self.peft_model: PeftModel | None = None
 
     def load_all(self, adapters: Mapping[str, Path]) -> dict[str | None, LocalServed]:
-        """Everything that can be asked for, by name; None is the plain backbone."""
+        """Return everything that can be asked for, by name; None is the plain backbone."""
         served: dict[str | None, LocalServed] = {None: self.plain()}
         for name, folder in adapters.items():
             served[name] = self.load(name, Path(folder))
@@ -98,11 +98,11 @@ class TransformersComponentLoader(ComponentLoader[LocalServed]):
         return served
 
     def plain(self) -> LocalServed:
-        """The backbone as it is."""
+        """Return the backbone as it is."""
         return _served(None, self.model, self.tokenizer)
 
     def adapted(self, name: str, folder: Path) -> LocalServed:
-        """The backbone with a component's adapter, switched on for its requests or merged."""
+        """Return backbone with a component's adapter, switched on for its requests or merged."""
         if not self.merge_adapters:
             return _served(name, self.model, self.tokenizer, adapter=self._add_adapter(folder))
         whole = PeftModel.from_pretrained(
@@ -112,16 +112,16 @@ class TransformersComponentLoader(ComponentLoader[LocalServed]):
         return _served(name, merged.eval().requires_grad_(False), self.tokenizer)
 
     def prompted(self, name: str, folder: Path, settings: ConditionExtractorConfig) -> LocalServed:
-        """The plain backbone, other adapters off, behind a soft prompt."""
+        """Return the plain backbone, other adapters off, behind a soft prompt."""
         prompt = load_prompt(folder, settings, self.model)
         return _served(name, self.model, self.tokenizer, prompt=prompt)
 
     def combined(self, adapted: LocalServed, prompted: LocalServed) -> LocalServed:
-        """An adapter behind another component's soft prompt."""
+        """Return an adapter behind another component's soft prompt."""
         return replace(adapted, prompt=prompted.prompt, prefix_length=prompted.prefix_length)
 
     def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> LocalServed:
-        """A text-to-triples model with a backbone of its own."""
+        """Return a text-to-triples model with a backbone of its own."""
         whole = TextToTriples.from_pretrained(folder, dtype=self.dtype).to(self.device).eval()
         use_grouped_attention(whole.backbone)
         backbone = whole.requires_grad_(False).backbone
@@ -172,5 +172,5 @@ def _served(
 
 
 def default_device() -> str:
-    """A GPU where there is one."""
+    """Return a GPU where there is one."""
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -42,7 +42,9 @@ def prefill_groups(lengths: Sequence[int]) -> list[range]:
 
 
 def left_pad(embeddings: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Prompts [t_i, d] as one tensor [B, T, d] with the padding in front, and its mask [B, T]."""
+    """Return prompts [t_i, d] as one tensor [B, T, d] with the padding in front, and its mask [B,
+    T].
+    """
     longest = max(map(len, embeddings))
     padded = embeddings[0].new_zeros(len(embeddings), longest, embeddings[0].shape[-1])
     mask = torch.zeros(len(embeddings), longest, dtype=torch.long, device=padded.device)
@@ -102,7 +104,7 @@ class CausalDecoder:
         return torch.cat(logits)
 
     def step(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """Append one token a row, [B]; returns the next logits, [B, vocabulary]."""
+        """Append one token to each row, [B]; returns the next logits, [B, vocabulary]."""
         self.width += 1
         output = self.model(
             input_ids=token_ids[:, None],
@@ -118,7 +120,7 @@ class CausalDecoder:
         return logits
 
     def _prompted(self, in_cache: bool) -> dict[str, PromptStates]:
-        """The model's keyword for a soft prompt; none without one."""
+        """Return the model's keyword for a soft prompt; none without one."""
         if self.deep_prompt is None:
             return {}
         return {"deep_prompt": replace(self.deep_prompt, in_cache=in_cache)}
@@ -158,7 +160,7 @@ class EncoderDecoderDecoder:
         return self.step(torch.full((len(self.rows),), int(start), device=self.mask.device))
 
     def step(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """Append one token a row, [B]; returns the next logits, [B, vocabulary]."""
+        """Append one token to each row, [B]; returns the next logits, [B, vocabulary]."""
         output = self.model(
             encoder_outputs=self.encoded,
             attention_mask=self.mask,

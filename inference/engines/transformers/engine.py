@@ -41,7 +41,7 @@ class Prepared:
     settled: threading.Event = field(default_factory=threading.Event)
 
     def work(self) -> Work[Prepared]:
-        """What the batcher needs to know of it."""
+        """Return what the batcher needs to know of it."""
         length = len(self.input_ids) + self.request.sampling.max_new_tokens
         deadline = self.request.deadline_seconds
         return Work(self, id(self.served), length, deadline, self.settled.set)
@@ -94,7 +94,7 @@ class TransformersEngine:
         self.batcher: DynamicBatcher[Prepared, Completion] = DynamicBatcher(self._run, limits)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion a request, in order.
+        """Return one completion for each request, in order.
 
         Raises EngineError: a request that cannot be served is refused before any is run.
         """
@@ -102,7 +102,9 @@ class TransformersEngine:
         return await self.batcher.submit([item.work() for item in prepared])
 
     async def health(self) -> Health:
-        """Whether the batch that runs came to a token lately, or an idle engine to its first."""
+        """Return whether the batch that runs came to a token lately, or an idle engine to its
+        first.
+        """
         if self._closing.is_set():
             return Health(False, "the engine is closed")
         running = self.batcher.unfinished
@@ -118,11 +120,11 @@ class TransformersEngine:
         await self.batcher.close()
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of `text` under the backbone's tokenizer, without special tokens."""
+        """Return the tokens of `text` under the backbone's tokenizer, without special tokens."""
         return len(text_ids(self.tokenizer, text))
 
     def processor(self, adapter: str) -> RasProcessor | PassageProcessor[Any]:
-        """The processor of a loaded component, the one that training used."""
+        """Return the processor of a loaded component, the one that training used."""
         processor = self.served.find(adapter).processor
         assert processor is not None
         return processor
@@ -170,7 +172,7 @@ class TransformersEngine:
 
 
 def embed_prompts(batch: Sequence[Prepared]) -> list[torch.Tensor]:
-    """Prompts as embeddings [t_i, d], each graph token in its place (RAS §3.3)."""
+    """Return the prompts as embeddings [t_i, d], each graph token in its place (RAS §3.3)."""
     served = batch[0].served
     device, dtype = served.model.device, served.model.dtype
     embed = served.model.get_input_embeddings()

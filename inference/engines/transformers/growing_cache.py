@@ -78,14 +78,16 @@ class ReservedLayer(DynamicLayer):
         self.capacity -= first_column
 
     def _kept(self, room: torch.Tensor, rows: torch.Tensor, first_column: int) -> torch.Tensor:
-        """Those rows and columns of a room; the prompt's columns, alike in every row, stay."""
+        """Return those rows and columns of a room; the prompt's columns, alike in every row,
+        stay.
+        """
         own = room[rows, :, self.offset + first_column :]
         if not self.offset:
             return own
         return torch.cat([room[: len(rows), :, : self.offset], own], dim=2)
 
     def get_seq_length(self) -> int:
-        """Columns filled."""
+        """Return the columns filled."""
         return self.length
 
 
@@ -119,7 +121,7 @@ class GrowingCache(Cache):
 
 
 def prompt_cache() -> DynamicCache:
-    """An empty cache that keeps a whole prompt's states.
+    """Return an empty cache that keeps a whole prompt's states.
 
     Made without the model's configuration on purpose: sliding layers would drop early columns,
     while the attention mask already hides what lies outside a window.
@@ -128,7 +130,7 @@ def prompt_cache() -> DynamicCache:
 
 
 def require_plain_attention(config: PretrainedConfig) -> int:
-    """Number of decoder layers; raises UnsupportedRequestError for recurrent layers."""
+    """Return the number of decoder layers; raises UnsupportedRequestError for recurrent layers."""
     layers = DynamicCache(config=config.get_text_config(decoder=True)).layers
     for layer in layers:
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):

@@ -71,11 +71,11 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         self._adapters = 0
 
     def plain(self) -> VLLMServed:
-        """The backbone as it is."""
+        """Return the backbone as it is."""
         return self._served(None)
 
     def adapted(self, name: str, folder: Path) -> VLLMServed:
-        """The backbone with the LoRA adapter of a folder, which vLLM reads itself."""
+        """Return the backbone with the LoRA adapter of a folder, which vLLM reads itself."""
         self._adapters += 1
         served = self._served(name)
         served.lora_folder, served.lora_id = folder, self._adapters
@@ -83,7 +83,9 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         return served
 
     def prompted(self, name: str, folder: Path, settings: ConditionExtractorConfig) -> VLLMServed:
-        """The backbone behind the prefix that a prompt amounts to, written where it is missing."""
+        """Return the backbone behind the prefix that a prompt amounts to, written where it is
+        missing.
+        """
         if settings.adaptation == Adaptation.pretrained:
             return self._served(name)
         served = self._served(name, settings.num_prompt_tokens)
@@ -91,7 +93,7 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         return served
 
     def combined(self, adapted: VLLMServed, prompted: VLLMServed) -> VLLMServed:
-        """An adapter behind another component's soft prompt."""
+        """Return an adapter behind another component's soft prompt."""
         assert prompted.prefix_folder is not None
         return replace(
             adapted,
@@ -100,7 +102,7 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         )
 
     def _prefix(self, folder: Path, adapter: Path | None = None) -> str:
-        """The name of a prompt's prefix, which is written where it is missing."""
+        """Return the name of a prompt's prefix, which is written where it is missing."""
         parts = [folder, adapter] if adapter else [folder]
         prefix = "-".join(component_fingerprint(part) for part in parts)
         path = prefix_path(self.prefix_folder, prefix)
@@ -111,10 +113,10 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         return prefix
 
     def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> VLLMServed:
-        """A text-to-triples model that runs beside vLLM."""
+        """Return a text-to-triples model that runs beside vLLM."""
         served = self._served(name)
         served.tokenizer, served.own_backbone = own_tokenizer(folder, settings), True
-        served.is_encoder_decoder = bool(read_component_config(folder)["is_encoder_decoder"])
+        served.is_encoder_decoder = settings.is_encoder_decoder
         return served
 
     def _served(self, name: str | None, prefix_length: int = 0) -> VLLMServed:
@@ -129,7 +131,7 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
 
 
 def decided(settings: VLLMSettings, served: Iterable[VLLMServed]) -> VLLMSettings:
-    """The settings with what they leave open decided by the components at hand."""
+    """Return the settings with what they leave open decided by the components at hand."""
     components = list(served)
     graphs, prompts = settings.graphs, settings.soft_prompts
     ranks = [component.lora_rank for component in components]

@@ -97,7 +97,7 @@ class VLLMEngine:
         )
 
     def _open_beside(self, folders: Mapping[str, Path]) -> dict[str, TransformersEngine]:
-        """An engine for each component whose model vLLM does not hold."""
+        """Return an engine for each component whose model vLLM does not hold."""
         return {
             name: TransformersEngine(adapters={name: folder}, dtype=self._dtype)
             for name, folder in folders.items()
@@ -116,7 +116,7 @@ class VLLMEngine:
         self._beside |= self._open_beside({name: Path(folder)})
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion a request, in order; the first failure is raised once all are done.
+        """Return a completion for each request; raises the first failure once all are done.
 
         Raises EngineError: a request that cannot be served is refused before any is run.
         """
@@ -124,7 +124,7 @@ class VLLMEngine:
         return await completions_of(map(self._settle, prepared))
 
     async def health(self) -> Health:
-        """Whether vLLM took a step lately, or an idle one answers."""
+        """Return whether vLLM took a step lately, or an idle one answers."""
         supervisor = self.supervisor
         if not supervisor.running:
             return await probe(self, supervisor.restarts)
@@ -146,7 +146,7 @@ class VLLMEngine:
         return self.supervisor.process.progress.preemptions
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of `text` under the backbone's tokenizer, without special tokens."""
+        """Return the tokens of `text` under the backbone's tokenizer, without special tokens."""
         return len(text_ids(self.tokenizer, text))
 
     def _prepare(self, request: Request) -> Prepared:
@@ -158,7 +158,7 @@ class VLLMEngine:
         return Prepared(request, served, input_ids, subgraphs)
 
     async def _settle(self, item: Prepared) -> Completion | EngineError:
-        """The outcome as a value, so that one failure does not cancel the neighbours."""
+        """Return the outcome as a value, so that one failure does not cancel the neighbours."""
         deadline = item.request.deadline_seconds
         try:
             async with asyncio.timeout(deadline):
@@ -203,7 +203,9 @@ class VLLMEngine:
 
 @torch.inference_mode()
 def encode_graphs(batch: list[Prepared]) -> list[torch.Tensor]:
-    """The graph tokens [d] of requests of one component, in one call of its encoder (RAS §3.3)."""
+    """Return the graph tokens [d] of requests of one component, in one call of its encoder (RAS
+    §3.3).
+    """
     served = batch[0].served
     assert served.graph_encoder is not None and served.features is not None
     graphs = collate_requests([item.subgraphs for item in batch], served.features)

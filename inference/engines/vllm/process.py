@@ -23,7 +23,7 @@ CPU_WORKER = "inference.engines.vllm.cpu_worker.MendedCPUWorker"
 
 
 class Progress:
-    """When the engine last took a step, and how often it put a request off."""
+    """The time of the engine's last step, and the number of times that it put a request off."""
 
     def __init__(self) -> None:
         self.last_step: float | None = None
@@ -43,7 +43,7 @@ class VLLMProcess:
         self.progress = progress
 
     def alive(self) -> bool:
-        """Whether its process runs and its outputs are read."""
+        """Return whether the engine's process runs and its outputs are read."""
         return not self.engine.errored
 
     def kill(self) -> None:
@@ -130,7 +130,7 @@ def _on_cpu() -> bool:
 
 
 def set_environment(settings: VLLMSettings) -> None:
-    """What vLLM takes from the environment alone; a user's own values stay."""
+    """Set the environment variables of vLLM; a user's own values stay."""
     defaults = {
         # A fork of a process that has run torch may hang.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",

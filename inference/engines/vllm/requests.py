@@ -25,7 +25,8 @@ class Prepared:
 
 
 def vllm_prompt(item: Prepared, graph_token: torch.Tensor | None) -> dict[str, Any]:
-    """A prompt for vLLM: ids, placeholders for a soft prompt in front, a graph token's embedding.
+    """Return a prompt for vLLM: ids, placeholders for a soft prompt in front, a graph token's
+    embedding.
 
     graph_token: [d] in the model's dtype, in place of the id at the component's position.
     """
@@ -50,7 +51,7 @@ def vllm_prompt(item: Prepared, graph_token: torch.Tensor | None) -> dict[str, A
 
 
 def sampling_params(item: Prepared) -> Any:
-    """How tokens are chosen, as vLLM's SamplingParams."""
+    """Return how tokens are chosen, as vLLM's SamplingParams."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 

@@ -1,4 +1,4 @@
-"""How vLLM is run, and what the processes of an engine agree on; importing this needs no vLLM."""
+"""The settings of vLLM and the names that an engine's processes share; this needs no vLLM."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ DECODER_PROJECTIONS = (
 
 @dataclass(frozen=True)
 class VLLMSettings:
-    """How vLLM runs; None is decided by the components that the engine starts with.
+    """Settings of vLLM; None is decided by the components that the engine starts with.
 
     max_model_len: most tokens of prompt and output; None: the backbone's context.
     max_num_seqs, max_num_batched_tokens: most requests and tokens of a step; None: vLLM's choice.
@@ -58,7 +58,7 @@ class VLLMSettings:
 
 
 def lora_rank_for(rank: int) -> int:
-    """The least rank that vLLM serves at or above `rank`. Raises UnsupportedRequestError."""
+    """Return the least rank that vLLM serves at or above `rank`. Raises UnsupportedRequestError."""
     for known in LORA_RANKS:
         if rank <= known:
             return known
@@ -66,5 +66,5 @@ def lora_rank_for(rank: int) -> int:
 
 
 def prefix_path(folder: Path, name: str) -> Path:
-    """Where the prefix of a name lies."""
+    """Return where the prefix of a name lies."""
     return folder / name / "prefix.safetensors"

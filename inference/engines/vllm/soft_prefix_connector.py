@@ -41,7 +41,7 @@ class Load:
 
 @dataclass
 class Loads(KVConnectorMetadata):
-    """What a step's requests need before it runs."""
+    """The prefixes that a step's requests need before it runs."""
 
     loads: list[Load] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class SoftPrefixConnector(KVConnectorBase_V1):
     def get_num_new_matched_tokens(
         self, request: Any, num_computed_tokens: int
     ) -> tuple[int, bool]:
-        """How many tokens' keys and values come from here: those the prefix cache lacks.
+        """Return how many tokens' keys and values come from here: those the prefix cache lacks.
 
         Asked again when a preempted request comes back.
         """
@@ -99,7 +99,7 @@ class SoftPrefixConnector(KVConnectorBase_V1):
         return loads
 
     def _length_of(self, request: Any) -> int:
-        """Tokens of the prefix that a request names; 0 without one."""
+        """Return the tokens of the prefix that a request names; 0 without one."""
         name = _name_of(request)
         if not name:
             return 0
@@ -163,7 +163,7 @@ def _name_of(request: Any) -> str:
 
 
 def _own_heads(states: torch.Tensor, heads: int) -> torch.Tensor:
-    """The key heads of this worker, under tensor parallelism one of several."""
+    """Return the key heads of this worker, under tensor parallelism one of several."""
     first = get_tensor_model_parallel_rank() * states.shape[1]
     first //= get_tensor_model_parallel_world_size()
     return states[:, first : first + heads]

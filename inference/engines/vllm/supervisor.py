@@ -20,7 +20,7 @@ class EngineProcess(Protocol):
     """A process that answers requests."""
 
     def alive(self) -> bool:
-        """Whether it can still answer."""
+        """Return whether it can still answer."""
         ...
 
     def kill(self) -> None:

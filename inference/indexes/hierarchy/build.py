@@ -35,7 +35,7 @@ _SENTENCES = 2048
 
 @dataclass(frozen=True)
 class Chunking:
-    """How documents are cut (TH-RAG App. B)."""
+    """The settings by which documents are cut (TH-RAG App. B)."""
 
     max_tokens: int = 1200
     overlap: int = 100
@@ -155,7 +155,7 @@ def _refresh_labels(
 
 
 def label_counts(facts: list[StoredFact]) -> dict[str, Counter[str]]:
-    """Facts of each topic and subtopic, by `label_key`."""
+    """Return the facts of each topic and subtopic, by `label_key`."""
     raw = {
         "topic": Counter(name for f in facts for name in (f.subject_topic, f.object_topic)),
         "subtopic": Counter(

@@ -36,7 +36,7 @@ COPIED = 0.6
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text on one line each, nothing left out."""
+    """Return the sentences of a text on one line each, nothing left out."""
     folded = one_line(text)
     ends = [match.end() for match in _SENTENCE_END.finditer(folded)]
     borders = [0, *ends, len(folded)]
@@ -47,7 +47,8 @@ def split_sentences(text: str) -> list[str]:
 def chunk_text(
     text: str, max_tokens: int, overlap: int, count_tokens: Callable[[str], int]
 ) -> list[str]:
-    """Chunks of at most `max_tokens`, each beginning with up to `overlap` tokens of the one before.
+    """Return chunks of at most `max_tokens`, each beginning with up to `overlap` tokens of the one
+    before.
 
     A sentence is never cut: one that is longer is a chunk by itself. Blank text is one empty chunk.
     """
@@ -67,7 +68,9 @@ def chunk_text(
 
 
 def _reach(sizes: Sequence[int], start: int, most: int) -> int:
-    """The first place after `start` where the sum of sizes would exceed `most`; at least one on."""
+    """Return the first place after `start` where the sum of sizes would exceed `most`; at least one
+    on.
+    """
     end, total = start + 1, sizes[start]
     while end < len(sizes) and total + sizes[end] <= most:
         total += sizes[end]
@@ -76,7 +79,7 @@ def _reach(sizes: Sequence[int], start: int, most: int) -> int:
 
 
 def _reach_back(sizes: Sequence[int], end: int, most: int) -> int:
-    """The place before `end` from where the sizes sum to no more than `most`."""
+    """Return the place before `end` from where the sizes sum to no more than `most`."""
     start, total = end, 0
     while start > 0 and total + sizes[start - 1] <= most:
         start -= 1
@@ -93,7 +96,7 @@ class Grounding:
         self._plain = [_plain(sentence) for sentence in self.sentences]
 
     def sentence_of(self, fact: Triple, named: str = "") -> str | None:
-        """The chunk's sentence that states a fact.
+        """Return the chunk's sentence that states a fact.
 
         named: as the model copied it; where the chunk holds no such sentence, the one that names
         most of the fact counts. None for a fact about things that neither chunk nor title names.
@@ -153,7 +156,7 @@ class GroundedFact:
 
 @dataclass
 class Extracted:
-    """What a chunk gave, what was dropped by reason, and what it cost."""
+    """The facts of a chunk, the number of those dropped by reason, and the cost."""
 
     facts: list[GroundedFact] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
@@ -170,7 +173,7 @@ class ChunkExtractor(Protocol):
     """Turns a chunk into facts; many chunks at once."""
 
     async def extract(self, chunk: Passage) -> Extracted:
-        """The facts of one chunk. Raises EngineError when the model cannot be reached."""
+        """Return the facts of one chunk. Raises EngineError when the model cannot be reached."""
         ...
 
 
@@ -187,7 +190,7 @@ class PromptedChunkExtractor:
         self.constraint = Constraint(json_schema=topic_triplets_schema()) if constrain else None
 
     async def extract(self, chunk: Passage) -> Extracted:
-        """One call."""
+        """Return one call."""
         body = topic_triplets_prompt(passage_text(chunk.title, chunk.text))
         content = f"{TOPIC_TRIPLETS_INSTRUCTION}\n\n{body}".strip()
         request = Request(

@@ -32,7 +32,7 @@ class Numbering:
         return len(self.keys)
 
     def number(self, name: str) -> int:
-        """The number of what the name means, a new one for a new thing."""
+        """Return the number of what the name means, a new one for a new thing."""
         number = self._number_by_name.get(name)
         if number is None:
             number = self._number_by_name[name] = self._number_of_key(self._key(name))
@@ -48,7 +48,7 @@ class Numbering:
 
     @property
     def names(self) -> list[str]:
-        """What each is called; of names as frequent, the first in the alphabet."""
+        """Return what each is called; of names as frequent, the first in the alphabet."""
         return [min(names, key=lambda name: (-names[name], name)) for names in self._names]
 
 
@@ -95,13 +95,14 @@ class TopicGraph:
         self.entity_pairs = _distinct(np.stack([both[:, 1], ends], axis=1))
 
     def subtopics_of(self, topic: int) -> Rows:
-        """A topic's subtopics."""
+        """Return a topic's subtopics."""
         found: Rows = self.topic_pairs[self.topic_pairs[:, 0] == topic, 1]
         return found
 
     def sentences_under(self, subtopics: Collection[int]) -> Rows:
-        """Rows of the sentences on the edges of all entities under the subtopics (Algorithm 2,
-        lines 10 and 11)."""
+        """Return rows of the sentences on the edges of all entities under the subtopics (Algorithm
+        2, lines 10 and 11).
+        """
         under = np.isin(self.entity_pairs[:, 0], list(subtopics))
         is_under = np.zeros(len(self.entities), dtype=bool)
         is_under[self.entity_pairs[under, 1]] = True
@@ -110,7 +111,7 @@ class TopicGraph:
         return found
 
     def statistics(self) -> dict[str, float]:
-        """The rows of Table 4, and components without topics beside it.
+        """Return the rows of Table 4, and components without topics beside it.
 
         Shares are of nodes, between 0 and 1; the graph without topics has entities alone.
         """
@@ -145,12 +146,12 @@ class TopicGraph:
 
 
 def entity_key(name: str) -> str:
-    """A key under which the same entity agrees: no case, spacing folded."""
+    """Return a key under which the same entity agrees: no case, spacing folded."""
     return one_line(name).casefold()
 
 
 def component_sizes(nodes: int, edges: Iterable[tuple[Rows, Rows]]) -> list[int]:
-    """Nodes of each connected component, the largest first (union-find)."""
+    """Return the nodes of each connected component, the largest first (union-find)."""
     parent = list(range(nodes))
 
     def root(node: int) -> int:
@@ -175,7 +176,9 @@ def _distinct(pairs: Rows) -> Rows:
 
 
 def best_rows(scores: FloatArray, most: int, rows: Rows | None = None) -> list[int]:
-    """Rows with the highest scores, best first, of all or of `rows`; ties in the rows' order."""
+    """Return the rows with the highest scores, best first, of all or of `rows`; ties in the rows'
+    order.
+    """
     own = scores if rows is None else scores[rows]
     if len(own) > most:
         top = np.flatnonzero(own >= np.partition(own, len(own) - most)[len(own) - most])
@@ -193,7 +196,7 @@ def linked_rows(
     entities_of: Callable[[int], set[int]],
     rows_of: Callable[[int], Rows],
 ) -> list[tuple[int, float]]:
-    """The `most` best rows and their scores, best first.
+    """Return the `most` best rows and their scores, best first.
 
     scores: of each row alone, [n]. weight: how far a row is pulled towards the score of the best
     row that it shares an entity with, in [0, 1). rows: those that may be taken; None for all.
@@ -239,7 +242,8 @@ class NameFinder:
         self._longest = max(map(len, self._numbers), default=0)
 
     def find(self, text: str) -> tuple[int, ...]:
-        """Numbers of the entities that the text names as proper names, the longest at each place.
+        """Return numbers of the entities that the text names as proper names, the longest at each
+        place.
 
         A proper name has a capital letter; that of the text's first word alone does not tell.
         """
@@ -255,7 +259,7 @@ class NameFinder:
         return tuple(found)
 
     def _length_at(self, words: Sequence[str], folded: Sequence[str], place: int) -> int:
-        """Words of the longest name that begins here; 0 for none."""
+        """Return the words of the longest name that begins here; 0 for none."""
         for length in range(min(self._longest, len(words) - place), 0, -1):
             is_proper = any(word[0].isupper() for word in words[place : place + length])
             is_first_word = place == 0 and length == 1

@@ -119,11 +119,13 @@ class HierarchyIndex:
         return ScoredQuestion(sentences, topics, subtopics, tuple(nearest), named)
 
     def shortlist_topics(self, scored: ScoredQuestion, most: int) -> list[int]:
-        """The topics nearest to a question, best first, by their names and by their sentences."""
+        """Return the topics nearest to a question, best first, by their names and by their
+        sentences.
+        """
         return self._shortlist(scored, scored.topics, None, 0, most)
 
     def shortlist_subtopics(self, scored: ScoredQuestion, topic: int, most: int) -> list[int]:
-        """The same for the subtopics of one topic."""
+        """Return the same for the subtopics of one topic."""
         allowed = self.graph.subtopics_of(topic)
         return self._shortlist(scored, scored.subtopics, allowed, 1, most)
 
@@ -143,7 +145,9 @@ class HierarchyIndex:
         return sorted(points, key=lambda number: -points[number])[:most]
 
     def _places_nearby(self, scored: ScoredQuestion, level: int) -> list[int]:
-        """Topics (level 0) or subtopics (level 1) of the nearest sentences, in their order."""
+        """Return topics (level 0) or subtopics (level 1) of the nearest sentences, in their
+        order.
+        """
         places = (self.graph.subject_place, self.graph.object_place)
         numbers = (
             int(place[fact, level])
@@ -169,7 +173,7 @@ class HierarchyIndex:
         link_weight: float = 0.0,
         name_weight: float = 0.0,
     ) -> list[EvidenceSentence]:
-        """The best sentences of those under the subtopics (Algorithm 2, lines 10 to 13).
+        """Return the best sentences of those under the subtopics (Algorithm 2, lines 10 to 13).
 
         subtopics: None for all sentences, which is Table 7's "w/o Traversal". link_weight: see
         `linked_rows`. name_weight: what a sentence gains whose fact is about an entity that the

@@ -78,7 +78,9 @@ publication date, inception: - | date
 
 
 def _lines(table: str) -> list[tuple[str, list[str]]]:
-    """Each line's part before the colon, and the names behind it or, for a relation, before it."""
+    """Return each line's part before the colon, and the names behind it or, for a relation, before
+    it.
+    """
     pairs = (line.split(": ") for line in table.strip().splitlines())
     return [(head, rest.split(", ")) for head, rest in pairs]
 
@@ -116,7 +118,7 @@ class KindTopics:
         self._field_of = lru_cache(maxsize=100_000)(self._nearest_field)
 
     def topics(self, title: str, text: str, facts: Sequence[Triple]) -> dict[str, Topic]:
-        """The topic of every subject and object, by its text; what is most certain counts."""
+        """Return topic of every subject and object, by its text; what is most certain counts."""
         kinds: dict[str, str] = {}
         own = described_kind(title, text)
         for fact in facts:
@@ -135,7 +137,7 @@ class KindTopics:
         return {name: self.topic_of(kind) for name, kind in kinds.items()}
 
     def topic_of(self, kind: str) -> Topic:
-        """A kind under its field."""
+        """Return a kind under its field."""
         return Topic(_FIELD_OF.get(kind) or self._field_of(kind), kind)
 
     def _nearest_field(self, kind: str) -> str:
@@ -144,7 +146,8 @@ class KindTopics:
 
 
 def described_kind(title: str, text: str) -> str:
-    """What a text calls its title in the first sentence, as a noun: "film"; '' where it does not.
+    """Return what a text calls its title in the first sentence, as a noun: "film"; '' where it does
+    not.
 
     Read are "Dawn is a 1966 film by", "Dawn, a film, was" and "The film Dawn was".
     """
@@ -159,7 +162,7 @@ def described_kind(title: str, text: str) -> str:
 
 
 def _as_kind(phrase: str) -> str:
-    """A phrase as a kind: the listed kind that it ends with, else its last word."""
+    """Return a phrase as a kind: the listed kind that it ends with, else its last word."""
     words = one_line(phrase).casefold().split()
     for start in range(max(0, len(words) - MOST_KIND_WORDS), len(words)):
         ending = " ".join(words[start:])
@@ -169,7 +172,7 @@ def _as_kind(phrase: str) -> str:
 
 
 def _kinds(predicate: str, object_text: str) -> tuple[str, str]:
-    """Kinds of a relation's subject and object; '' where it does not say."""
+    """Return the kinds of a relation's subject and object; '' where it does not say."""
     subject_kind, object_kind = _KINDS_OF_RELATION.get(predicate, ("", ""))
     if _A_DATE.fullmatch(object_text):
         return subject_kind, "date"
@@ -179,6 +182,6 @@ def _kinds(predicate: str, object_text: str) -> tuple[str, str]:
 
 
 def _role(predicate: str) -> str:
-    """A relation as the kind of what stands in it: "was renamed after" gives "renamed"."""
+    """Return a relation as the kind of what stands in it: "was renamed after" gives "renamed"."""
     words = _NO_ROLE.sub("", _NO_ROLE.sub("", predicate)).split()
     return " ".join(words[:MOST_KIND_WORDS]) or "thing"

@@ -32,7 +32,7 @@ class Offer:
 
     @property
     def is_taken_whole(self) -> bool:
-        """Whether there are no more than the least to be chosen, so that nobody is asked."""
+        """Return whether there are no more than the least to be chosen, so that nobody is asked."""
         return len(self.nearest) <= self.choice.least
 
 
@@ -50,12 +50,12 @@ class TopicOffers:
     shortlist: int = SHORTLIST
 
     def topics(self, scored: ScoredQuestion) -> Offer:
-        """The topics nearest to a question."""
+        """Return the topics nearest to a question."""
         nearest = self.index.shortlist_topics(scored, self.shortlist)
         return _offer("topics", nearest, self.index.graph.topics, self.topics_bounds)
 
     def subtopics(self, scored: ScoredQuestion, topic: int) -> Offer:
-        """The nearest of one topic's subtopics."""
+        """Return the nearest of one topic's subtopics."""
         graph = self.index.graph
         nearest = self.index.shortlist_subtopics(scored, topic, self.shortlist)
         bounds, of_topic = self.subtopics_bounds, graph.topics[topic]
@@ -69,7 +69,7 @@ def _offer(
     bounds: tuple[int, int],
     topic: str = "",
 ) -> Offer:
-    """Names in the order of the alphabet, so that a list does not change with the question."""
+    """Return names in order of the alphabet, so that a list does not change with the question."""
     numbers = {names[number]: number for number in nearest}
     choice = Choice(level, tuple(sorted(numbers)), *bounds, topic)
     return Offer(choice, tuple(nearest), numbers)
@@ -83,7 +83,7 @@ class Words:
 
     @classmethod
     def of(cls, text: str) -> "Words":
-        """The words of a text, one space around each."""
+        """Return the words of a text, one space around each."""
         return cls(f" {' '.join(_WORD.findall(text.casefold()))} ")
 
     @cached_property
@@ -92,18 +92,18 @@ class Words:
         return frozenset(self.text.split())
 
     def holds_or_is_held(self, other: "Words") -> bool:
-        """Whether one stands in the other, word by word; a text without a word does not."""
+        """Return whether one stands in the other, word by word; a text without a word does not."""
         in_other, in_this = self.text in other.text, other.text in self.text
         return bool(self.distinct and other.distinct) and (in_other or in_this)
 
     def share(self, other: "Words") -> float:
-        """The common words among those of the one that has more."""
+        """Return the common words among those of the one that has more."""
         longer = max(len(self.distinct), len(other.distinct))
         return len(self.distinct & other.distinct) / longer if longer else 0.0
 
 
 def supporting_sentences(record: QuestionRecord) -> list[tuple[str, str]]:
-    """Title and text of each supporting fact whose text the question's context holds.
+    """Return the title and text of each supporting fact whose text the question's context holds.
 
     Where paragraphs share a title (MuSiQue), those count that the decomposition points to.
     """
@@ -139,7 +139,7 @@ class GoldTopics:
                 self._places[entity].add(place)
 
     def sentences(self, record: QuestionRecord) -> list[int]:
-        """Rows of the supporting sentences, by title and text; those not there are left out.
+        """Return rows of the supporting sentences, by title and text; those not there are left out.
 
         A sentence that holds the supporting one, or is held by it, is the same: texts are cut into
         sentences differently. Where there is none, the one most alike is, from `ALIKE` on.
@@ -157,11 +157,11 @@ class GoldTopics:
         return [row] if best.share(wanted) >= ALIKE else []
 
     def topics(self, rows: Sequence[int]) -> list[int]:
-        """The topics that lead to these sentences, see `_ranked`."""
+        """Return the topics that lead to these sentences, see `_ranked`."""
         return self._ranked(rows, None)
 
     def subtopics(self, rows: Sequence[int], topic: int) -> list[int]:
-        """The subtopics of a topic that do."""
+        """Return the subtopics of a topic that do."""
         return self._ranked(rows, topic)
 
     def _ranked(self, rows: Sequence[int], topic: int | None) -> list[int]:

@@ -143,7 +143,7 @@ class HierarchyStore:
         self._connection.close()
 
     def about(self) -> dict[str, str]:
-        """What it was made with, by name."""
+        """Return what it was made with, by name."""
         return dict(self._connection.execute("SELECT name, value FROM about ORDER BY name"))
 
     def note(self, values: Mapping[str, str]) -> None:
@@ -186,18 +186,18 @@ class HierarchyStore:
         return deleted
 
     def document_text(self, name: str) -> tuple[str, str] | None:
-        """Title and text of a document; None where there is none with this id."""
+        """Return the title and text of a document; None where there is none with this id."""
         row: tuple[str, str] | None = self._connection.execute(
             "SELECT title, text FROM documents WHERE id = ?", (name,)
         ).fetchone()
         return row
 
     def waiting_chunks(self) -> list[StoredChunk]:
-        """Chunks that are not extracted yet, in the documents' order."""
+        """Return the chunks that are not extracted yet, in the documents' order."""
         return list(self._chunks("WHERE chunks.dropped IS NULL"))
 
     def chunks(self) -> list[StoredChunk]:
-        """All chunks, in the documents' order."""
+        """Return all chunks, in the documents' order."""
         return list(self._chunks(""))
 
     def _chunks(self, condition: str) -> Iterator[StoredChunk]:
@@ -234,7 +234,7 @@ class HierarchyStore:
             )
 
     def facts(self) -> list[StoredFact]:
-        """All facts, in the order in which they were found."""
+        """Return all facts, in the order in which they were found."""
         rows = self._connection.execute(
             "SELECT sentence, subject, predicate, object, subject_topic, subject_subtopic, "
             "object_topic, object_subtopic FROM facts ORDER BY number"
@@ -242,13 +242,15 @@ class HierarchyStore:
         return [StoredFact(*row) for row in rows]
 
     def sentences(self) -> list[tuple[int, int, str]]:
-        """Number, chunk and text of every sentence, by number."""
+        """Return number, chunk and text of every sentence, by number."""
         return list(
             self._connection.execute("SELECT number, chunk, text FROM sentences ORDER BY number")
         )
 
     def counts(self) -> dict[str, int]:
-        """Documents, chunks, chunks that wait, chunks without a fact, and what was dropped."""
+        """Return documents, chunks, chunks that wait, chunks without a fact, and what was
+        dropped.
+        """
         one = self._connection.execute
         counts = {
             "documents": one("SELECT COUNT(*) FROM documents").fetchone()[0],

@@ -19,18 +19,20 @@ _NUMBER = re.compile(r"\d+")
 
 
 def label_key(text: str) -> str:
-    """A topic's name without case, accents, articles and punctuation; those that agree are one."""
+    """Return a topic's name without case, accents, articles and punctuation; those that agree are
+    one.
+    """
     return condition_key(text)
 
 
 class VectorTables:
-    """What is embedded, in the file of `open_database`."""
+    """The tables of embedded texts, in the file of `open_database`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def unembedded_sentences(self) -> list[tuple[int, str, str]]:
-        """Number, document's title and text of the sentences without a vector."""
+        """Return number, document's title and text of the sentences without a vector."""
         return list(
             self._connection.execute(
                 "SELECT sentences.number, title, sentences.text FROM sentences JOIN documents "
@@ -45,12 +47,14 @@ class VectorTables:
             connection.executemany("UPDATE sentences SET vector = ? WHERE number = ?", rows)
 
     def sentence_vectors(self, dimension: int) -> FloatArray:
-        """Vectors of all sentences by number, [n, d]."""
+        """Return the vectors of all sentences by number, [n, d]."""
         rows = self._connection.execute("SELECT vector FROM sentences ORDER BY number")
         return _matrix([blob for (blob,) in rows], dimension)
 
     def labels(self, level: str, dimension: int) -> tuple[list[str], FloatArray]:
-        """Names of a level's topics as `label_key` gives them, in order, and their vectors."""
+        """Return names of a level's topics as `label_key` gives them, in order, and their
+        vectors.
+        """
         rows = self._connection.execute(
             "SELECT name, vector FROM labels WHERE level = ? ORDER BY name", (level,)
         ).fetchall()
@@ -80,7 +84,7 @@ class VectorTables:
                 connection.executemany(f"DELETE FROM {table} WHERE level = ? AND {where} = ?", rows)
 
     def alike(self, level: str) -> list[tuple[str, str, float]]:
-        """Pairs of names that mean the same, with their cosine similarity."""
+        """Return the pairs of names that mean the same, with their cosine similarity."""
         return list(
             self._connection.execute(
                 "SELECT one, other, similarity FROM alike WHERE level = ? ORDER BY one, other",
@@ -105,7 +109,8 @@ def alike_pairs(
     vectors: FloatArray,
     threshold: float,
 ) -> list[tuple[str, str, float]]:
-    """Pairs of a new name and another, similar by at least `threshold`; each pair once, in order.
+    """Return pairs of a new name and another, similar by at least `threshold`; each pair once, in
+    order.
 
     names: all names, or the other new ones, with vectors [n, d] of length 1. A new name is paired
     with its `NEIGHBOURS` nearest at most. Names with other numbers in them ("1980s", "1990s") are
@@ -129,7 +134,7 @@ def alike_pairs(
 def merged_names(
     counts: Mapping[str, int], pairs: Iterable[tuple[str, str, float]]
 ) -> dict[str, str]:
-    """What each name is called: itself, or the name that it joins.
+    """Return what each name is called: itself, or the name that it joins.
 
     counts: facts by name. pairs: as `alike_pairs` gives them; those with other names are ignored.
     """

@@ -57,7 +57,7 @@ def clean_output(output: str, passage: str, was_cut: bool = False) -> Cleaned:
 
 
 def normalised(triplet: ConditionTriplet) -> ConditionTriplet:
-    """Fields without stray tags, folded white space and loose punctuation at their ends."""
+    """Return fields without stray tags, folded white space and loose punctuation at their ends."""
     condition, proof, conclusion = (
         _SPACE.sub(" ", _TAGS.sub(" ", text)).strip(_EDGE)
         for text in (triplet.condition, triplet.proof, triplet.conclusion)
@@ -66,7 +66,7 @@ def normalised(triplet: ConditionTriplet) -> ConditionTriplet:
 
 
 def degenerate(triplet: ConditionTriplet, passage: str) -> str:
-    """Why a normalised triplet is of no use; '' for one that is."""
+    """Return why a normalised triplet is of no use; '' for one that is."""
     for name in ("condition", "conclusion"):
         if not any(character.isalnum() for character in getattr(triplet, name)):
             return f"empty {name}"
@@ -119,12 +119,13 @@ class Entry:
         return cls(reader.text("condition"), claims)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that `from_json` reads back."""
+        """Return the JSON object that `from_json` reads back."""
         return {"condition": self.condition, "claims": [vars(claim) for claim in self.claims]}
 
 
 def condition_key(text: str) -> str:
-    """A key under which near-identical texts agree: no case, accents, articles or punctuation.
+    """Return a key under which near-identical texts agree: no case, accents, articles or
+    punctuation.
 
     Words and their order stay: 'X; date of birth' and 'X; date of death' are two conditions.
     """

@@ -57,7 +57,8 @@ class OutputLog:
         self.outputs.update((output.id, output) for output in new)
 
     def missing(self, passages: Sequence[Passage]) -> tuple[list[Passage], int]:
-        """Documents that no output is known of, each id once, and how many were known already.
+        """Return the documents that no output is known of, each id once, and how many were known
+        already.
 
         Raises:
             DuplicateDocumentError: an id that stands for two different documents.
@@ -108,7 +109,7 @@ class KnowledgeBase:
     about: dict[str, Any] = field(default_factory=dict)
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[EntryHit]]:
-        """The entries whose conditions are closest to each query, best first."""
+        """Return the entries whose conditions are closest to each query, best first."""
         found = self.retriever.search(queries, top_k)
         return [
             [EntryHit(self.entries[int(hit.passage.id)], hit.score) for hit in hits]
@@ -145,12 +146,12 @@ class KnowledgeBase:
 
 
 def is_built(folder: Path) -> bool:
-    """Whether a folder holds a whole knowledge base."""
+    """Return whether a folder holds a whole knowledge base."""
     return (folder / BASE_FOLDER / ABOUT_FILE).is_file()
 
 
 def condition_passages(entries: Sequence[Entry], start: int = 0) -> list[Passage]:
-    """Entries as what the retriever indexes: the condition and nothing else."""
+    """Return the entries as what the retriever indexes: the condition and nothing else."""
     return [
         Passage(str(number), "", entry.condition) for number, entry in enumerate(entries, start)
     ]

@@ -32,12 +32,12 @@ class Proposition:
 
     @property
     def text(self) -> str:
-        """What is embedded, see `proposition_text`."""
+        """Return what is embedded, see `proposition_text`."""
         return proposition_text(self.fact)
 
 
 def proposition_text(fact: Triple) -> str:
-    """A fact verbalised: "subject predicate object" (T²RAG §4.2, Triplet Embedding)."""
+    """Return a fact verbalised: "subject predicate object" (T²RAG §4.2, Triplet Embedding)."""
     return one_line(" ".join((fact.subject, fact.predicate, fact.object)))
 
 
@@ -108,7 +108,7 @@ class PropositionIndex:
         return new
 
     def embed(self, queries: Sequence[str]) -> FloatArray:
-        """Queries as vectors [n, d]; plan tags are left out."""
+        """Return the queries as vectors [n, d]; plan tags are left out."""
         return self.encoder.encode(clean_queries(queries))
 
     def nearest(self, vectors: FloatArray, depth: int) -> list[list[tuple[int, float]]]:
@@ -151,7 +151,7 @@ class PropositionIndex:
 
 
 def open_index(folder: Path, encoder: SentenceEncoder) -> PropositionIndex:
-    """The index of a folder, to answer from.
+    """Return the index of a folder, to answer from.
 
     Raises PropositionIndexError where it holds none, or none with a proposition, and what
     `PropositionIndex.load` raises.

@@ -47,7 +47,7 @@ class Document:
         return cls(reader.text("id"), reader.text("key"), tuple(triples))
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that `from_json` reads back."""
+        """Return the JSON object that `from_json` reads back."""
         triples = [[t.subject, t.predicate, t.object] for t in self.triples]
         return {"id": self.id, "key": self.key, "triples": triples}
 
@@ -61,13 +61,13 @@ class Part:
 
 
 def part_folders(folder: Path) -> list[Path]:
-    """The parts of an index in the order in which they were added."""
+    """Return the parts of an index in the order in which they were added."""
     paths = (path for path in folder.glob(f"{PREFIX}*") if path.is_dir())
     return sorted(p for p in paths if p.name.removeprefix(PREFIX).isdecimal())
 
 
 def about_of(encoder: SentenceEncoder, extractor: str) -> dict[str, Any]:
-    """What every part of an index has in common.
+    """Return what every part of an index has in common.
 
     extractor: what tells one text-to-triples model from another, such as its fingerprint.
     """

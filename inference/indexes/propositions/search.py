@@ -1,5 +1,6 @@
-"""What a round of T²RAG retrieves: propositions and passages, as many as k passages take
-(T²RAG §4.3 step 2.1, Algorithm 2)."""
+"""The retrieval of T²RAG's rounds: propositions and passages, as many as k passages take (T²RAG
+§4.3 step 2.1, Algorithm 2).
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ SCORE_DECIMALS = 5
 
 @dataclass
 class Found:
-    """What was retrieved, best first; `facts` is empty where passages were searched themselves."""
+    """The outcome of a search, best first; `facts` is empty where passages were searched
+    themselves.
+    """
 
     facts: list[Triple] = field(default_factory=list)
     passages: list[Passage] = field(default_factory=list)
@@ -41,7 +44,7 @@ class PropositionSearch:
         self._place = {name: place for place, name in enumerate(passages)}
 
     def find(self, queries: Sequence[str], top_k: int) -> Found:
-        """The candidates of all queries in one ranking, down to the `top_k`-th passage.
+        """Return the candidates of all queries in one ranking, down to the `top_k`-th passage.
 
         A proposition that several passages state counts for as many of them as there is room for,
         the corpus's first ones first. In whatever order the index was added to, the outcome is one.
@@ -62,7 +65,8 @@ class PropositionSearch:
 def ranked(
     index: PropositionIndex, queries: Sequence[str], first_depth: int = FIRST_DEPTH
 ) -> Iterator[int]:
-    """Rows of the index by their best similarity to any query, each once, as far as is asked for.
+    """Yield rows of the index by their best similarity to any query, each once, as far as is asked
+    for.
 
     The same ranking as over the whole index: a row is given only once no query can still have a
     closer one beyond the depth that was searched. Those of equal similarity come in the order of
@@ -97,7 +101,7 @@ class PassageSearch:
         self.retriever = retriever
 
     def find(self, queries: Sequence[str], top_k: int) -> Found:
-        """The best passages of all queries in one ranking, each once."""
+        """Return the best passages of all queries in one ranking, each once."""
         hits = [hit for found in self.retriever.search(queries, top_k) for hit in found]
         hits.sort(key=lambda hit: -hit.score)
         passages = {hit.passage.id: hit.passage for hit in hits}

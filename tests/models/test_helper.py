@@ -14,7 +14,7 @@ from models.files.backbone import load_backbone
 from models.files.checkpoint import BackboneMismatchError, NotACheckpointError
 from models.formats.helpers import SubqueryInput, subquery_writer_prompt
 from models.formats.records import InstructionSample
-from models.helper import InstructionTuned, InstructionTunedConfig, build_instruction_tuned
+from models.helper import Helper, HelperConfig
 from models.parts.loss import IGNORE_INDEX
 from models.processors.passages import InstructionProcessor, LabelCutError, cut_lines
 from models.text_to_triples import TextToTriples
@@ -43,9 +43,9 @@ def batch(*samples: InstructionSample) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
-def trained(name: str) -> tuple[InstructionTuned, dict[str, Tensor]]:
-    config = InstructionTunedConfig(name, "decompose", lora_rank=4, lora_dropout=0.0)
-    model, inputs = build_instruction_tuned(config), batch(SAMPLE)
+def trained(name: str) -> tuple[Helper, dict[str, Tensor]]:
+    config = HelperConfig(name, task="decompose", lora_rank=4, lora_dropout=0.0)
+    model, inputs = Helper.from_config(config), batch(SAMPLE)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
     first = model(**inputs).loss
     for _ in range(4):
@@ -59,7 +59,7 @@ def trained(name: str) -> tuple[InstructionTuned, dict[str, Tensor]]:
 def test_a_folder_gives_the_same_logits_and_nothing_frozen(backbone: str, tmp_path: Path) -> None:
     model, inputs = trained(backbone)
     model.save_pretrained(tmp_path / "helper")
-    loaded = InstructionTuned.from_pretrained(tmp_path / "helper")
+    loaded = Helper.from_pretrained(tmp_path / "helper")
     assert not loaded.training and loaded.settings == model.settings
     assert loaded.settings.task == "decompose"
     plain = PeftModel.from_pretrained(load_backbone(backbone), str(tmp_path / "helper")).eval()
@@ -90,22 +90,22 @@ def test_other_backbones_and_components_are_refused(backbone: str, tmp_path: Pat
     other = str(tiny_backbone(tmp_path / "other", hidden_size=32))
     for given_as in (other, load_backbone(other)):
         with pytest.raises(BackboneMismatchError, match=r"'tiny#.*'other#"):
-            InstructionTuned.from_pretrained(tmp_path / "helper", backbone=given_as)
+            Helper.from_pretrained(tmp_path / "helper", backbone=given_as)
     t2t = t2t_component(tmp_path / "t2t", Path(backbone))
     with pytest.raises(NotACheckpointError, match="'t2t', and 'helper' is needed"):
-        InstructionTuned.from_pretrained(t2t)
+        Helper.from_pretrained(t2t)
     with pytest.raises(NotACheckpointError, match="'helper', and 't2t' is needed"):
         TextToTriples.from_pretrained(tmp_path / "helper")
 
 
 def test_a_helper_is_an_adapter_on_a_causal_backbone(backbone: str) -> None:
     with pytest.raises(ValueError, match="rank 0"):
-        build_instruction_tuned(InstructionTunedConfig(backbone, "topic", lora_rank=0))
+        Helper.from_config(HelperConfig(backbone, task="topic", lora_rank=0))
     t5 = T5ForConditionalGeneration(
         T5Config(vocab_size=259, d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=2)
     )
     with pytest.raises(ValueError, match="no encoder-decoder"):
-        build_instruction_tuned(InstructionTunedConfig("t5", "topic"), model=t5)
+        Helper.from_config(HelperConfig("t5", task="topic"), t5)
 
 
 def test_prompt_and_label_are_tokenised_alone() -> None:
@@ -132,7 +132,7 @@ def test_a_long_document_loses_its_end_and_no_other_line(
 ) -> None:
     tokenizer = tiny_tokenizer()
     prompt = subquery_writer_prompt(SubqueryInput(question, "Dawn", document, tuple(earlier)))
-    encoded = InstructionProcessor(tokenizer, max_source_tokens=limit).encode_prompt(prompt)
+    encoded = InstructionProcessor(tokenizer, max_input_tokens=limit).encode_prompt(prompt)
     assert len(encoded.input_ids) <= limit
     written = tokenizer.decode(encoded.input_ids, skip_special_tokens=True)
     assert (written == prompt) == (encoded.cut_characters == 0)
@@ -149,6 +149,6 @@ def test_lines_are_cut_at_a_common_width() -> None:
 
 
 def test_a_label_is_never_cut() -> None:
-    processor = InstructionProcessor(tiny_tokenizer(), max_target_tokens=8)
+    processor = InstructionProcessor(tiny_tokenizer(), max_output_tokens=8)
     with pytest.raises(LabelCutError, match=r"sample 'q1/decompose/0'"):
         processor.encode_sample(SAMPLE)
