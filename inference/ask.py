@@ -39,8 +39,11 @@ def show_trace(trace: Trace) -> None:
     """Print a trace for a person to read."""
     for number, step in enumerate(trace.steps, start=1):
         titles = ", ".join(passage.title for passage in step.passages)
-        rows = [[format_triple(triple)] for triple in step.triples] or [["(no triples)"]]
-        print_table(f"{number}. [SUBQ] {step.subquery}   from: {titles}", ["triples"], rows)
+        cited = [c.sentence if c else "" for c in step.citations] or [""] * len(step.triples)
+        pairs = zip(step.triples, cited, strict=True)
+        rows = [[format_triple(triple), sentence] for triple, sentence in pairs]
+        heading = f"{number}. [SUBQ] {step.subquery}   from: {titles}"
+        print_table(heading, ["triples", "stated by"], rows or [["(no triples)", ""]])
         if step.decision:
             sys.stdout.write(f"   plan: {step.decision}\n\n")
     bill = trace.bill

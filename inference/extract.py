@@ -1,7 +1,8 @@
 """Triples of a whole corpus by a text-to-triples model; an interrupted run goes on where it was.
 
 With --samples the texts come with gold triples, and the command ends with exact precision, recall
-and F1 against them.
+and F1 against them. With --asked each passage is read for the subquery that found it, by
+--passage-reader, as data_gen/build_subq.py --asked lists them and --readings takes them.
 """
 
 import argparse
@@ -9,15 +10,16 @@ import asyncio
 import itertools
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.component_scores import score_triples
-from inference.engines.adapters import T2T_ADAPTER
+from inference.engines.adapters import READER_ADAPTER, T2T_ADAPTER
 from inference.indexes.extraction import TripleExtractor
 from inference.indexes.growing import read_each
-from inference.loops.kind import LoopOptions
+from inference.loops.kind import LoopOptions, ReadingOptions
 from inference.opening.arguments import (
     add_engine_arguments,
     command,
@@ -25,10 +27,11 @@ from inference.opening.arguments import (
     engine_options_from,
     positive_int,
 )
-from inference.opening.components import Component
+from inference.opening.components import Component, open_helper
 from inference.opening.engine import build_engine
-from inference.opening.extractors import open_extractor
+from inference.opening.extractors import open_extractor, open_focused_extractor
 from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus
+from models.formats.passages import AskedPassage
 from models.formats.prompts import passage_text
 from models.formats.records import TriplesSample, read_records, write_records
 
@@ -38,7 +41,14 @@ def _parser() -> argparse.ArgumentParser:
     texts = parser.add_mutually_exclusive_group(required=True)
     texts.add_argument("--corpus", type=Path, help="JSON Lines of {id, title, text}")
     texts.add_argument("--samples", type=Path, help="JSON Lines of {id, text, triples}, to score")
+    texts.add_argument(
+        "--asked", type=Path, help="JSON Lines of {subquery, id, title, text}, to be read for it"
+    )
     add = parser.add_argument
+    add(
+        "--passage-reader", type=Path, default=ReadingOptions.passage_reader, metavar="CHECKPOINT",
+        help="helper of the task read, for --asked",
+    )  # fmt: skip
     add("--t2t", type=Path, default=LoopOptions.t2t, help="text-to-triples component folder")
     add("--out", required=True, type=Path, help="JSON Lines of {id, text, triples} to write")
     add("--cache", type=Path, help="SQLite file of triples extracted before (default: user's)")
@@ -82,7 +92,39 @@ def gold_figures(
     return {f"exact_{name}": value for name, value in scores.exact.as_dict().items()}
 
 
+async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
+    """Read each passage for its subquery and write the lines of --asked with what was found."""
+    asked = list(itertools.islice(read_records(arguments.asked, AskedPassage), arguments.limit))
+    component = open_helper(arguments.passage_reader, READER_ADAPTER)
+    options, adapters = engine_options_from(arguments), {READER_ADAPTER: component.folder}
+    engine = build_engine(options, backbone=component.backbone, adapters=adapters)
+    grounded = options.kind != "openai"
+    extractor = open_focused_extractor(engine, component, arguments.cache, grounded)
+    start, cached = time.perf_counter(), len(extractor.cache)
+
+    async def read_one(one: AskedPassage) -> AskedPassage:
+        passage = Passage(one.passage.id, one.passage.title, one.passage.text)
+        [triples] = await extractor.extract([passage], None, one.subquery)
+        return replace(one, triples=tuple(triples))
+
+    try:
+        parts = read_each(asked, read_one, "read", "passages", 8 * arguments.max_batch_size)
+        read = [one async for part in parts for one in part]
+        write_records(arguments.out, read)
+        return {
+            "passages": len(read),
+            "read_now": len(extractor.cache) - cached,
+            "with_triples": sum(bool(one.triples) for one in read),
+            "seconds": time.perf_counter() - start,
+        }
+    finally:
+        await engine.close()
+        extractor.close()
+
+
 async def _run(arguments: argparse.Namespace) -> dict[str, object]:
+    if arguments.asked:
+        return await read_asked(arguments)
     passages, gold = read_texts(arguments)
     component = Component.open(arguments.t2t, "t2t")
     engine = build_engine(

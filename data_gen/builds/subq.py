@@ -14,6 +14,7 @@ from data_gen.builds.build import Build
 from data_gen.builds.cards import RasFigures
 from data_gen.builds.found import Found
 from data_gen.builds.questions import (
+    PreparedQuestion,
     QuestionReader,
     TakesAnnotation,
     load_corpus,
@@ -23,7 +24,9 @@ from data_gen.builds.questions import (
 )
 from data_gen.builds.shards import Deal, Reading
 from data_gen.facts.aligned_passages import LaterAnnotation
+from data_gen.facts.held_out import wording
 from data_gen.facts.passage_triples import PassageTriples, count_ways
+from data_gen.facts.readings import AskedWriter, Readings
 from data_gen.samples.labels import CheckedSamples, SampleCheck
 from data_gen.samples.sampling import PlanKinds, PlanSampling, SampleChooser
 from data_gen.samples.trajectories import (
@@ -88,6 +91,8 @@ class SubqReading:
         self.counts = PlacedCounts()
         self.reader = QuestionReader(options, self.counts, work, shard.owns)
         self.triples = PassageTriples(options.triples, work)
+        self.readings = Readings(options.readings, work) if options.readings else None
+        self.asked = AskedWriter(options.asked, work) if options.asked else None
         self.oracle = OracleOptions(
             options.top_k, options.max_triples, options.gold_rate, options.seed
         )
@@ -106,6 +111,8 @@ class SubqReading:
             yield from self._named(stage, later)
         for number, path in enumerate(self.options.no_retrieval, start=len(stages)):
             yield from self._without_retrieval(number, path)
+        if self.asked:
+            self.asked.finish()
 
     def _later_annotation(self, stages: list[_Stage]) -> LaterAnnotation:
         """Return what each stage annotates, so that other shards' look-ups before it can be
@@ -129,9 +136,13 @@ class SubqReading:
         prepared = prepare_questions(
             stage.records, corpus, self.triples, self.options.top_k, self.work, wanted
         )
+        triples_of = self.readings.of if self.readings else self.triples.of
         for question in tqdm(prepared, desc=stage.name, unit="question"):
+            if self.asked:
+                for query, passages in question.retrieved.items():
+                    self.asked.add(query, [*passages, *_gold(query, question)])
             own = trajectory_samples(
-                question.record, question.steps, question.retrieved, self.triples.of, self.oracle
+                question.record, question.steps, question.retrieved, triples_of, self.oracle
             )
             if self.deal.shard.owns(question.record.id):
                 self.counts.place = (stage.number, 1, question.number)
@@ -184,6 +195,12 @@ class SubqReading:
                 yield QuestionSamples((stage, number), record.id, samples)
 
 
+def _gold(query: str, question: PreparedQuestion) -> list[PassageRecord]:
+    """Return the passages that the oracle may put in where retrieval missed them."""
+    asks = [s for s in question.steps if wording(s.subquery) == wording(query)]
+    return [step.passage for step in asks if step.passage is not None]
+
+
 class _Examples(FirstFew[RasSample]):
     """Five samples: one of each label kind, the rest answers."""
 
@@ -231,6 +248,14 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
             help="triples that a text-to-triples model read (annotation and weak labels)",
         )  # fmt: skip
         add(
+            "--asked", type=Path, metavar="FILE",
+            help="also write which passages each subquery finds, for inference/extract.py --asked",
+        )  # fmt: skip
+        add(
+            "--readings", type=Path, metavar="FILE",
+            help="what inference/extract.py --asked read in them: the evidence of every step",
+        )  # fmt: skip
+        add(
             "--no-retrieval", type=Path, action="append", default=[], metavar="PATH",
             help="questions that need no retrieval; with choices: ARC's task instruction is put "
             "first",
@@ -268,6 +293,10 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
         """End with an error where there is no source or a number is too low."""
         if not options.source and not options.no_retrieval:
             parser.error("give at least one --source or --no-retrieval")
+        if options.readings and options.triples:
+            parser.error("--readings and --triples both say what a passage holds: give one")
+        if options.shard and options.asked:
+            parser.error("--asked lists what all questions find: leave --shard out")
         if options.top_k < 1 or options.max_triples < 1:
             parser.error("--top-k and --max-triples must be at least 1")
 
@@ -319,7 +348,8 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
             "seed", "fractions", "top_k", "max_triples", "gold_rate", "plan_samples_per_question",
             "first_plan_fraction", "balance_plans", "answer_fraction",
         )  # fmt: skip
-        extracted = self.options.triples.name if self.options.triples else None
+        given = self.options.readings or self.options.triples
+        extracted = given.name if given else None
         return {
             "planning": {
                 **figures["plan"],

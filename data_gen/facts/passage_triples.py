@@ -76,8 +76,8 @@ class PassageTriples:
         """Give the whole triples of a passage, as the synthetic world does."""
         self._extracted.add(passage_key(passage), _to_text(triples))
 
-    def of(self, passage: PassageRecord) -> list[Triple]:
-        """Return the triples of `passage`."""
+    def of(self, passage: PassageRecord, subquery: str = "") -> list[Triple]:
+        """Return the triples of `passage`, the same for every subquery that finds it."""
         key = passage_key(passage)
         found = self._known.get(key)
         if found is None:

@@ -15,7 +15,8 @@ from models.formats.prompts import with_task_instruction
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
 from models.formats.triples import Triple
 
-Lookup = Callable[[PassageRecord], Sequence[Triple]]
+Lookup = Callable[[PassageRecord, str], Sequence[Triple]]
+"""The triples of a passage that a subquery found."""
 Retrieved = dict[str, list[PassageRecord]]
 
 
@@ -134,7 +135,7 @@ def _retrieve(
     """Add one round to the state: the chosen new triples, and which passages gave what is known."""
     origins: dict[Triple, list[str]] = {}
     for passage in passages[: options.top_k]:
-        for triple in triples_of(passage):
+        for triple in triples_of(passage, subquery):
             origins.setdefault(triple, []).append(passage_origin(passage))
     known = [triple for step in state.history for triple in step.triples]
     chosen = select_triples(subquery, record.question, list(origins), options.max_triples, known)

@@ -1,17 +1,20 @@
 """RAS: plan, retrieve, structure, repeat, answer (RAS §3, Fig. 1); over given passages: §4.1."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inference.engines.adapters import RAS_ADAPTER, T2T_ADAPTER
 from inference.indexes.focused import Extractor
 from inference.loops.kind import LoopKind, LoopParts, ReadingOptions
 from inference.loops.model import GraphReader, search_passages
-from inference.loops.trace import Trace, TraceStep
+from inference.loops.trace import Citation, Trace, TraceStep
 from inference.retrieval.passages import Passage, Retriever
+from models.facts.grounding import Grounding, split_sentences
 from models.facts.triple_selection import select_triples
 from models.formats.passages import context_passages
 from models.formats.planning import History, HistoryStep, PlanAction
 from models.formats.records import QuestionRecord
+from models.formats.triples import Triple
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,23 @@ async def extract_step(
     triples = [triple for triples in found for triple in triples]
     known = [triple for step in trace.steps for triple in step.triples]
     kept = select_triples(subquery, trace.question, triples, max_triples, known)
-    return TraceStep(subquery, passages, kept)
+    cited = [cite(triple, passages, found) for triple in kept]
+    return TraceStep(subquery, passages, kept, citations=cited)
+
+
+def cite(
+    triple: Triple, passages: Sequence[Passage], found: Sequence[Sequence[Triple]]
+) -> Citation | None:
+    """Return the sentence that states a triple, of the first passage that gave it.
+
+    found: the triples of each passage. None where no sentence names what the triple is about.
+    """
+    for passage, own in zip(passages, found, strict=True):
+        if triple in own:
+            sentences = split_sentences(passage.text)
+            sentence = Grounding(passage.title, sentences).sentence_of(triple)
+            return Citation(passage.id, passage.title, sentence) if sentence else None
+    return None
 
 
 class StaticRasLoop:

@@ -9,12 +9,22 @@ from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
 
+@dataclass(frozen=True)
+class Citation:
+    """The sentence of a passage that states a fact."""
+
+    passage: str
+    title: str
+    sentence: str
+
+
 @dataclass
 class TraceStep:
     """One round: what was asked, which passages came, which triples were kept of them.
 
-    `decision` is what the planner wrote next; empty where no planner was asked. `propositions` are
-    the facts that a search of facts found, best first.
+    `citations` has one a triple, in their order; None where no sentence states it. `decision` is
+    what the planner wrote next; empty where no planner was asked. `propositions` are the facts that
+    a search of facts found, best first.
     """
 
     subquery: str
@@ -22,6 +32,7 @@ class TraceStep:
     triples: list[Triple] = field(default_factory=list)
     decision: str = ""
     propositions: list[Triple] = field(default_factory=list)
+    citations: list[Citation | None] = field(default_factory=list)
 
 
 @dataclass
@@ -69,6 +80,7 @@ def _step_json(step: TraceStep) -> dict[str, Any]:
         "triples": [_triple_json(triple) for triple in step.triples],
         "decision": step.decision,
         **({"propositions": found} if found else {}),
+        **({"citations": [c and vars(c) for c in step.citations]} if step.citations else {}),
     }
 
 

@@ -1,9 +1,13 @@
-"""Passages of questions and corpora: a question's own ones, and the key of a passage's content."""
+"""Passages of questions and corpora: a question's own ones, their keys, what is asked of them."""
 
 import hashlib
+from dataclasses import dataclass
+from typing import Any, Self
 
+from models.formats.fields import FieldReader, read_triple
 from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord
+from models.formats.triples import Triple
 
 
 def context_passages(record: QuestionRecord) -> list[PassageRecord]:
@@ -17,3 +21,33 @@ def context_passages(record: QuestionRecord) -> list[PassageRecord]:
 def passage_key(passage: PassageRecord) -> str:
     """Return the sha256 of the text that the triples model reads, whatever the passage's id is."""
     return hashlib.sha256(passage_text(passage.title, passage.text).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class AskedPassage:
+    """A passage that a subquery found, and the triples that a reader took from it.
+
+    triples: none before it was read, and where the passage does not tell.
+    """
+
+    subquery: str
+    passage: PassageRecord
+    triples: tuple[Triple, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Return what tells it from others: the subquery and the passage's text."""
+        return f"{self.subquery.strip()}\n{passage_key(self.passage)}"
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        """Read one object. Raises RecordError."""
+        reader = FieldReader(record, where)
+        passage = PassageRecord.from_json(record, where)
+        triples = reader.items("triples", read_triple, "[subject, predicate, object]")
+        return cls(reader.text("subquery"), passage, tuple(triples))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that `from_json` reads."""
+        triples = [[t.subject, t.predicate, t.object] for t in self.triples]
+        return {"subquery": self.subquery, **self.passage.to_json(), "triples": triples}

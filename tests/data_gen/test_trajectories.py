@@ -58,7 +58,7 @@ def walk(
     found = {record.question: [], ASKED_DIRECTOR: [], ASKED_BIRTHPLACE: [], **retrieved}
     passages = {p.text: p.id for p in (ZONE, ROE, OTHER)}
     steps = solving_steps(record, {})
-    return trajectory_samples(record, steps, found, lambda p: FACTS[passages[p.text]], options)
+    return trajectory_samples(record, steps, found, lambda p, _: FACTS[passages[p.text]], options)
 
 
 def labels(samples: list[RasSample]) -> list[str]:
@@ -104,7 +104,7 @@ def test_a_missed_bridge_is_not_named_by_a_later_question() -> None:
 
 def test_a_question_without_facts_needs_no_retrieval() -> None:
     record = QuestionRecord("q2", "Is two more than one?", "yes")
-    samples = trajectory_samples(record, [], {}, lambda passage: [], SURE)
+    samples = trajectory_samples(record, [], {}, lambda passage, _: [], SURE)
     assert labels(samples) == ["[NO_RETRIEVAL]", "yes"]
     assert [sample.task for sample in samples] == ["plan", "answer"]
     assert all(sample.history == [] for sample in samples)
@@ -125,7 +125,7 @@ def test_a_step_in_the_question_s_words_is_asked_once() -> None:
     assert steps[0].subquery == ASKED_DIRECTOR
     retrieved = {record.question: [OTHER], ASKED_DIRECTOR: []}
     facts = {ZONE.text: [DIRECTOR], OTHER.text: FACTS["3"]}
-    samples = trajectory_samples(record, steps, retrieved, lambda p: facts[p.text], SURE)
+    samples = trajectory_samples(record, steps, retrieved, lambda p, _: facts[p.text], SURE)
     assert labels(samples)[:2] == [f"[SUBQ] {record.question}", "[SUFFICIENT]"]
     assert DIRECTOR in samples[-1].history[0].triples
 
@@ -273,7 +273,7 @@ def test_every_walk_ends_sufficient_and_follows_the_solving_order(
     retrieved |= {s.subquery: [] if i in missed else [passages[i]] for i, s in enumerate(steps)}
     options = OracleOptions(top_k=4, gold_rate=0.5, seed=seed)
     samples = trajectory_samples(
-        record, steps, retrieved, lambda passage: [chain[int(passage.id)]], options
+        record, steps, retrieved, lambda passage, _: [chain[int(passage.id)]], options
     )
     asked = [s.label.removeprefix("[SUBQ] ") for s in samples[1:-2]]
     order = [step.subquery for step in steps]

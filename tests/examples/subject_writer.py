@@ -4,23 +4,17 @@ accelerate launch tests/examples/subject_writer.py --config configs/t2t_tiny.yam
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from models.component import TunedModel
-from models.files.backbone import backbone_id, load_backbone
-from models.files.checkpoint import read_component_config, write_component
+from models.component import ComponentConfig, ComponentModel
 from models.formats.records import TriplesSample
-from models.parts.adapters import ALL_LINEAR, add_lora, load_adapter, save_adapter, trainable_bytes
 from models.processors.passages import PassageProcessor
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.settings import T2TSettings
 from training.run.runner import run_command
-
-COMPONENT = "subject_writer"
 
 
 class SubjectProcessor(PassageProcessor[str]):
@@ -41,45 +35,20 @@ class SubjectProcessor(PassageProcessor[str]):
 
 
 @dataclass(frozen=True)
-class SubjectWriterConfig:
+class SubjectWriterConfig(ComponentConfig):
     """Settings of the component."""
 
-    backbone: str
-    backbone_revision: str | None = None
-    lora_rank: int = 8
-    lora_alpha: float = 16.0
-    lora_dropout: float = 0.0
-    lora_targets: list[str] | str = field(default=ALL_LINEAR)
-    max_source_tokens: int = 512
-    max_target_tokens: int = 64
+    component: ClassVar[str] = "subject_writer"
 
     def processor(self, tokenizer: PreTrainedTokenizerBase) -> SubjectProcessor:
         """Return what training and serving make ids with."""
-        return SubjectProcessor(tokenizer, self.max_source_tokens, self.max_target_tokens)
+        return SubjectProcessor(tokenizer, self.max_input_tokens, self.max_output_tokens)
 
 
-class SubjectWriter(TunedModel):
+class SubjectWriter(ComponentModel[SubjectWriterConfig]):
     """A frozen causal backbone and an adapter."""
 
-    def __init__(self, model: Any, config: SubjectWriterConfig, identity: str) -> None:
-        super().__init__(model, identity, has_adapter=True)
-        self.settings = config
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a component folder."""
-        config = {"component": COMPONENT, "backbone_id": self.identity, **asdict(self.settings)}
-        write_component(
-            folder, config, lambda to: save_adapter(self.model, to), trainable_bytes(self.model)
-        )
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path, **_: Any) -> "SubjectWriter":
-        """Read a component folder."""
-        stored = read_component_config(folder, COMPONENT)
-        names = SubjectWriterConfig.__dataclass_fields__
-        config = SubjectWriterConfig(**{k: v for k, v in stored.items() if k in names})
-        base = load_backbone(config.backbone, "float32")
-        return cls(load_adapter(base, Path(folder), False), config, stored["backbone_id"]).eval()
+    config_type = SubjectWriterConfig
 
 
 class SubjectWriterRecipe(Recipe[T2TSettings, TriplesSample]):
@@ -109,9 +78,7 @@ class SubjectWriterRecipe(Recipe[T2TSettings, TriplesSample]):
         backbone: PreTrainedModel | None = None,
     ) -> SubjectWriter:
         """Return an untrained component."""
-        base = backbone or load_backbone(config.backbone, settings.model.dtype.value)
-        lora = (config.lora_rank, config.lora_alpha, config.lora_dropout, config.lora_targets)
-        return SubjectWriter(add_lora(base, *lora, config.backbone), config, backbone_id(base))
+        return SubjectWriter.from_config(config, backbone, settings.model.dtype.value)
 
 
 def main() -> None:

@@ -115,4 +115,4 @@ def test_a_component_is_trained_saved_and_read(
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert figures["eval_subject"] >= 0.0 and figures["steps"] == 2
     component = subject_writer.SubjectWriter.from_pretrained(tmp_path / "out")
-    assert component.settings.lora_rank == 16 and component.has_adapter
+    assert component.settings.lora_rank == 16 and component.settings.has_adapter

@@ -16,10 +16,8 @@ from inference.indexes.hierarchy.build import Chunking, extract_waiting, refresh
 from inference.indexes.hierarchy.extraction import (
     Extracted,
     GroundedFact,
-    Grounding,
     PromptedChunkExtractor,
     chunk_text,
-    split_sentences,
 )
 from inference.indexes.hierarchy.graph import best_rows, component_sizes, linked_rows
 from inference.indexes.hierarchy.index import HierarchyIndex
@@ -32,6 +30,7 @@ from inference.indexes.hierarchy.store import (
 )
 from inference.indexes.hierarchy.vectors import alike_pairs, merged_names
 from inference.retrieval.passages import IndexMismatchError, Passage
+from models.facts.grounding import Grounding, split_sentences
 from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.topic_triplets import TopicTriplet, format_topic_triplets
 from models.formats.topics import Topic

@@ -62,6 +62,10 @@ async def test_ras_follows_the_chain() -> None:
         Triple("Dawn", "director", "Ana Lis"),
         Triple("Ana Lis", "place of birth", "Brill"),
     ]
+    assert [c and (c.passage, c.sentence) for step in trace.steps for c in step.citations] == [
+        ("1", FILM.text),
+        ("2", PERSON.text),
+    ]
     assert [step.decision for step in trace.steps] == [
         "[SUBQ] Where was Ana Lis born?",
         "[SUFFICIENT]",

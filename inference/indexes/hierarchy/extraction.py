@@ -1,18 +1,16 @@
 """Chunks of whole sentences, and the facts and topics of each in one call (TH-RAG §3.1)."""
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Protocol
 
 from inference.engines.contract import Completion, Constraint, Engine, Request, Sampling
 from inference.indexes.extraction import TripleExtractor
 from inference.indexes.hierarchy.kinds import KindTopics
 from inference.retrieval.passages import Passage
-from models.formats.planning import one_line
+from models.facts.grounding import Grounding, split_sentences
 from models.formats.prompts import passage_text
 from models.formats.topic_triplets import (
     TOPIC_TRIPLETS_INSTRUCTION,
@@ -23,25 +21,6 @@ from models.formats.topic_triplets import (
 )
 from models.formats.topics import Topic, parse_topic, topic_prompt
 from models.formats.triples import Triple, parse_triples
-
-# Not behind an initial ("D. Goel") or a title; behind it begins a word without a small letter.
-_SENTENCE_END = re.compile(
-    r"(?:(?<!\b[A-Z])(?<!\b(?:Jr|Sr|St|Dr|Mr|vs|No))(?<!\bMrs)\.|[!?])[\"”')\]]*\s+"
-    r"(?=[\"“'(\[]*[^\W_a-zà-öø-ÿ])"
-    r"|(?<=[。！？])"
-)
-_WORD = re.compile(r"\w+")
-# Share of a sentence's words that a copy of it keeps at least.
-COPIED = 0.6
-
-
-def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text on one line each, nothing left out."""
-    folded = one_line(text)
-    ends = [match.end() for match in _SENTENCE_END.finditer(folded)]
-    borders = [0, *ends, len(folded)]
-    parts = (folded[start:end].strip() for start, end in pairwise(borders))
-    return [part for part in parts if part]
 
 
 def chunk_text(
@@ -85,63 +64,6 @@ def _reach_back(sizes: Sequence[int], end: int, most: int) -> int:
         start -= 1
         total += sizes[start]
     return start
-
-
-class Grounding:
-    """The sentences of one chunk, and the title of its document."""
-
-    def __init__(self, title: str, sentences: Sequence[str]) -> None:
-        self.title = _plain(title)
-        self.sentences = list(sentences)
-        self._plain = [_plain(sentence) for sentence in self.sentences]
-
-    def sentence_of(self, fact: Triple, named: str = "") -> str | None:
-        """Return the chunk's sentence that states a fact.
-
-        named: as the model copied it; where the chunk holds no such sentence, the one that names
-        most of the fact counts. None for a fact about things that neither chunk nor title names.
-        """
-        if not self.sentences:
-            return None
-        place = self._copied(named) if named else None
-        if place is None:
-            place = self._stating(fact)
-        return None if place is None else self.sentences[place]
-
-    def _copied(self, named: str) -> int | None:
-        wanted = _plain(named)
-        for place, sentence in enumerate(self._plain):
-            if wanted and (wanted in sentence or sentence in wanted):
-                return place
-        shares = [_share(wanted, sentence) for sentence in self._plain]
-        best = max(range(len(shares)), key=shares.__getitem__)
-        return best if shares[best] >= COPIED else None
-
-    def _stating(self, fact: Triple) -> int | None:
-        names = [_plain(fact.subject), _plain(fact.object)]
-        # A sentence rarely repeats the title that it is about.
-        weights = [0.25 if name == self.title else 1.0 for name in names]
-        scores = [
-            sum(w * _share(name, sentence) for name, w in zip(names, weights, strict=True))
-            + 0.5 * _share(_plain(fact.predicate), sentence)
-            for sentence in self._plain
-        ]
-        texts = [self.title, *self._plain]
-        if not any(_share(name, text) >= COPIED for name in names for text in texts):
-            return None
-        return max(range(len(scores)), key=scores.__getitem__)
-
-
-def _share(name: str, text: str) -> float:
-    """Share of a name's words that a text holds; 1 where it stands there as it is."""
-    if name and name in text:
-        return 1.0
-    words, there = set(_WORD.findall(name)), set(_WORD.findall(text))
-    return len(words & there) / len(words) if words else 0.0
-
-
-def _plain(text: str) -> str:
-    return one_line(text).casefold().rstrip(".")
 
 
 @dataclass(frozen=True)
