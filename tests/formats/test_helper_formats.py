@@ -23,7 +23,9 @@ from models.formats.helpers import (
     resolve_prompt,
     subquery_writer_prompt,
 )
+from models.formats.prompts import passage_text
 from models.formats.query_triplets import QueryTriplet, format_query_triplet, format_query_triplets
+from models.formats.reading import Reading, format_reading, reading_prompt
 from models.formats.records import InstructionSample
 from models.formats.topics import OfferedChoice, Topic, format_topic, parse_topic, topic_prompt
 from models.formats.triples import Triple
@@ -191,5 +193,9 @@ def test_the_documentation_shows_the_prompts_as_they_are() -> None:
         ),
         "topic": (topic_prompt("Ana Lis", film), format_topic(Topic("Biography", "Person"))),
         "choose_topics": (offered.prompt, offered.label),
+        "read": (
+            reading_prompt("Where was Ana Lis born?", passage_text("Ana Lis", text)),
+            format_reading(Reading(answers=("Brill",))),
+        ),
     }
     assert set(samples) == set(InstructionSample.tasks)
