@@ -11,7 +11,7 @@ Intervals and tests are those of evaluation/significance.py, computed anew.
 import argparse
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ README_TEMPLATE = "readme_results.md.j2"
 README_TABLE = re.compile(r"(<!-- results: begin -->\n)(.*?)(<!-- results: end -->)", re.DOTALL)
 EVALUATIONS = "evaluations"
 WITHOUT = "__no_derived"
+FOCUSED = "__focused"
 BASELINE = "ras_no_planning"
 TITLES = {"2wikimultihopqa": "2WikiMultihopQA", "hotpotqa": "HotpotQA", "musique": "MuSiQue"}
 ALL_TYPES = "all"
@@ -76,8 +77,8 @@ class QuestionSet:
 
     @property
     def loops(self) -> list[str]:
-        """Loops as they ship."""
-        return [name for name in self.runs if not name.endswith(WITHOUT)]
+        """Loops without the variants that they are set beside."""
+        return [name for name in self.runs if not name.endswith((WITHOUT, FOCUSED))]
 
     @cached_property
     def compared(self) -> dict[str, Any]:
@@ -129,16 +130,23 @@ class QuestionSet:
     @cached_property
     def ablated(self) -> list[dict[str, Any]]:
         """F1 with and without derived comparisons, paired, over all questions and by type."""
-        rows = []
-        for loop in self.loops:
-            if loop + WITHOUT not in self.runs:
-                continue
-            for kind in (ALL_TYPES, *self.types):
-                have, lack = self._f1(loop, kind), self._f1(loop + WITHOUT, kind)
-                row = {"loop": loop, "type": kind, "n": len(have)}
-                row["with"], row["without"] = map(asdict, map(bootstrap_interval, (have, lack)))
-                rows.append({**row, "gain": asdict(paired_bootstrap(lack, have))})
-        return rows
+        pairs = [(loop + WITHOUT, loop) for loop in self.loops if loop + WITHOUT in self.runs]
+        return [row for pair in pairs for row in self._paired(*pair)]
+
+    @cached_property
+    def focused(self) -> list[dict[str, Any]]:
+        """F1 with all facts of each passage and with focused extraction, as `ablated`."""
+        pairs = [(loop, loop + FOCUSED) for loop in self.loops if loop + FOCUSED in self.runs]
+        return [row for pair in pairs for row in self._paired(*pair)]
+
+    def _paired(self, lacking: str, having: str) -> Iterator[dict[str, Any]]:
+        """Yield a row for all questions and for each type: two runs and what one gains."""
+        for kind in (ALL_TYPES, *self.types):
+            lack, have = self._f1(lacking, kind), self._f1(having, kind)
+            row = {"loop": min(lacking, having, key=len), "type": kind, "n": len(have)}
+            row["with"], row["without"] = map(asdict, map(bootstrap_interval, (have, lack)))
+            yield {**row, "gain": asdict(paired_bootstrap(lack, have))}
+
 
 
 def read_records(results: Path) -> dict[str, Record]:
