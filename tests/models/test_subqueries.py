@@ -75,6 +75,7 @@ def test_a_relation_comes_back_from_its_question(relation: str) -> None:
             "Radium",
             Triple("Radium", "year was radium found", "X"),
         ),
+        ("What was found in ore?", "X", Triple("What was found in ore", "is", "X")),
         ("What was found?", "", Triple("What was found", "was found", "X")),
     ],
 )

@@ -44,7 +44,7 @@ from training.run.scores import score_helper, score_ras
 
 RECORDS = Path(__file__).parent / "records"
 # Without choose_topics, see README.md.
-HELPERS: tuple[HelperTask, ...] = ("decompose", "resolve", "judge_gap", "subquery")
+HELPERS: tuple[HelperTask, ...] = ("decompose", "resolve", "judge_gap", "subquery", "read")
 # Longer texts are cut: five of the condition extractor's eight, one label of text-to-triples.
 MOST_NEW_TOKENS = 160
 
@@ -58,6 +58,7 @@ FLOORS: dict[str, dict[str, float]] = {
     "resolve": {"exact_match": 0.55, "says_none": 0.5},  # 0.75, 0.833
     "judge_gap": {"exact_match": 0.5, "says_none": 0.5},  # 0.75, 1.0 of two
     "subquery": {"exact_match": 0.5},  # 0.75
+    "read": {"exact_match": 0.5, "says_none": 0.4},
 }
 
 Scores = dict[str, float]
