@@ -77,6 +77,8 @@ def test_every_label_scores_full_marks() -> None:
         "topic": ["Cinema | Film", "Biography | Person"],
         "choose_topics": ['{"topics": ["Cinema"]}', '{"subtopics": ["Film", "Person"]}'],
     }
+    labels["read"] = ["Ana Lis", "Ana; Bo", "nothing", "(S> Dawn| P> director| O> Ana Lis)"]
+    assert set(labels) == set(InstructionSample.tasks)
     for task, wanted in labels.items():
         figures = scores(task, wanted, wanted)
         counted = {"unreadable", "malformed_triplets"}
@@ -113,6 +115,13 @@ def test_resolutions_are_scored_by_told_or_not_and_by_value() -> None:
     figures = scores("resolve", labels, ["Dawn | director | Ana Lis", "nothing", "x | y | z"])
     assert figures["told_accuracy"] == pytest.approx(1 / 3)
     assert figures["filled_exact_match"] == 1.0
+
+
+def test_readings_are_scored_where_the_passage_tells_and_where_it_does_not() -> None:
+    labels = ["Ana Lis", "in 1898", "nothing", "nothing"]
+    figures = scores("read", labels, ["Ana", "nothing", "nothing", "Bo"])
+    assert figures["told_token_f1"] == pytest.approx(1 / 3)
+    assert figures["refused"] == 0.5
 
 
 def test_choices_are_scored_by_their_names_in_any_order() -> None:

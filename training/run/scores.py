@@ -14,6 +14,7 @@ from models.formats.conditions import parse_conditions
 from models.formats.helpers import NOTHING, ParsedGap, parse_gap, parse_subquery, subquery_document
 from models.formats.planning import Plan, PlanAction, parse_plan
 from models.formats.query_triplets import QueryTriplet, name_free, parse_query_triplets
+from models.formats.reading import parse_reading
 from models.formats.records import HelperTask, InstructionSample, RasSample, TriplesSample
 from models.formats.topics import parse_topic, written_keys
 from models.formats.triples import format_triples, parse_triples
@@ -159,6 +160,29 @@ def score_resolutions(
     return {"told_accuracy": _mean(agree), **({"filled_exact_match": _mean(both)} if both else {})}
 
 
+def score_readings(
+    outputs: Sequence[str], samples: Sequence[InstructionSample]
+) -> dict[str, float]:
+    """Token F1 of answers where the passage tells, and the share of the others that is refused.
+
+    Facts on the way to an answer are compared by their objects.
+    """
+    told, refused = [], []
+    for output, sample in zip(outputs, samples, strict=True):
+        wanted, written = (_read_texts(text) for text in (sample.label, output))
+        if wanted:
+            told.append(token_f1(" ".join(written), [" ".join(wanted)]) if written else 0.0)
+        else:
+            refused.append(float(not written))
+    scores = {"told_token_f1": told, "refused": refused}
+    return {name: _mean(values) for name, values in scores.items() if values}
+
+
+def _read_texts(text: str) -> list[str]:
+    reading = parse_reading(text)
+    return [*reading.answers, *(fact.object for fact in reading.facts)]
+
+
 def score_judgements(
     outputs: Sequence[str], samples: Sequence[InstructionSample]
 ) -> dict[str, float]:
@@ -217,6 +241,7 @@ TASK_SCORES: dict[HelperTask, TaskScore] = {
     "subquery": score_subqueries,
     "decompose": score_decompositions,
     "resolve": score_resolutions,
+    "read": score_readings,
     "judge_gap": score_judgements,
     "topic": score_topics,
     "choose_topics": score_choices,
