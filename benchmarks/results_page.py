@@ -148,7 +148,6 @@ class QuestionSet:
             yield {**row, "gain": asdict(paired_bootstrap(lack, have))}
 
 
-
 def read_records(results: Path) -> dict[str, Record]:
     """Return every record below a folder, by name. Raises PageError for one that is not whole."""
     found = {}

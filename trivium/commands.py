@@ -59,7 +59,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.processes",
         "benchmarks.deep_prompt",
         "benchmarks.save_stall",
-        "benchmarks.data_gen",
+        "benchmarks.data_builds",
         "benchmarks.scripted_loops",
         "benchmarks.hierarchy",
         "benchmarks.growing_index",
@@ -75,10 +75,9 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "Look at this machine and this code": ("trivium.doctor", "trivium.rooms", "trivium.page"),
 }
-# Two modules are called `compare`, a benchmark has the name of a folder, and a page is of commands.
+# Two modules are called `compare`, some benchmarks have the name of a room, and a page is of commands.
 NAMES = {
     "training.compare": "compare-trainings",
-    "benchmarks.data_gen": "benchmark-data-gen",
     "benchmarks.loop": "benchmark-loop",
     "benchmarks.engines": "benchmark-engines",
     "benchmarks.hierarchy": "benchmark-hierarchy",

@@ -93,7 +93,7 @@ EXCUSES = (
     *(
         Excuse("benchmarks/README.md", f"python benchmarks/{name}.py", MINUTES,
                f"tests/benchmarks/test_{name}.py")
-        for name in ("graph_width", "retrieval_key", "data_gen", "hierarchy",
+        for name in ("graph_width", "retrieval_key", "data_builds", "hierarchy",
                      "sentence_ranking", "save_stall", "record")
     ),
     Excuse("benchmarks/README.md", "python benchmarks/results_page.py", "writes into the project",

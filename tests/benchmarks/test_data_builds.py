@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.data_gen import with_needed
+from benchmarks.data_builds import with_needed
 from benchmarks.workers.data_stages import STAGES, prepare
 from tests.benchmarks.commands import ROOT, last_json, run_benchmark
 

@@ -1,7 +1,7 @@
 """Records a second and peak memory of each stage of a data build, without any model.
 
-    benchmarks/data_gen.py --records 20000
-    benchmarks/data_gen.py --records 1000000 --kinds triples --stages build
+    benchmarks/data_builds.py --records 20000
+    benchmarks/data_builds.py --records 1000000 --kinds triples --stages build
 
 Synthetic sources; every stage in a process of its own, one after the other. The last line of the
 output is one JSON object.
