@@ -75,7 +75,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "Look at this machine and this code": ("trivium.doctor", "trivium.rooms", "trivium.page"),
 }
-# Two modules are called `compare`, some benchmarks have the name of a room, and a page is of commands.
+# Two modules are called `compare`, some have the name of a room, and a page is of commands.
 NAMES = {
     "training.compare": "compare-trainings",
     "benchmarks.loop": "benchmark-loop",
