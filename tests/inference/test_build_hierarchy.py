@@ -13,6 +13,7 @@ import inference.build_hierarchy
 import inference.build_propositions
 import inference.evaluate
 import inference.opening.extractors
+import inference.opening.index_build
 import inference.opening.loop
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from inference.engines.contract import Request
@@ -96,7 +97,7 @@ def test_what_another_index_extracted_costs_a_hierarchy_no_call(
     tmp_path: Path,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(
-        inference.build_propositions, "build_engine", inference.opening.extractors.build_engine
+        inference.opening.index_build, "build_engine", inference.opening.extractors.build_engine
     )
     corpus = tmp_path / "corpus.jsonl"
     write_records(corpus, PASSAGES[:2])

@@ -58,7 +58,7 @@ FLOORS: dict[str, dict[str, float]] = {
     "resolve": {"exact_match": 0.55, "says_none": 0.5},  # 0.75, 0.833
     "judge_gap": {"exact_match": 0.5, "says_none": 0.5},  # 0.75, 1.0 of two
     "subquery": {"exact_match": 0.5},  # 0.75
-    "read": {"exact_match": 0.5, "says_none": 0.4},
+    "read": {"exact_match": 0.5, "says_none": 0.7},  # 0.75, 1.0
 }
 
 Scores = dict[str, float]
