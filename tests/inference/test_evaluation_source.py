@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.loops.kind import LoopOptions
+from inference.loops.kind import LoopOptions, ReadingOptions
 from inference.runs.evaluation import Evaluation, source_of
 from tests.components import ras_component, t2t_component
 from tests.tiny import tiny_backbone
@@ -16,7 +16,7 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> LoopOptions:
     folder = tmp_path_factory.mktemp("source")
     backbone = tiny_backbone(folder / "backbone")
     ras, t2t = ras_component(folder / "ras", backbone), t2t_component(folder / "t2t", backbone)
-    return LoopOptions("ras", ras, t2t)
+    return ReadingOptions("ras", ras, t2t)
 
 
 def evaluation(options: LoopOptions, folder: Path) -> Evaluation:
