@@ -1,5 +1,6 @@
 """Reading one passage with a question in hand: the record, the prompt and what is written."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -9,6 +10,8 @@ from models.formats.planning import one_line
 from models.formats.triples import Triple, format_triples, parse_triples
 
 SEPARATOR = "; "
+# The end of a line ends an answer too, whatever it was cut before.
+_SEPARATED = re.compile(r";(?:\s+|$)")
 READING_INSTRUCTION = (
     "Read the passage and answer the question in its words, as briefly as possible. Write "
     f'"{NOTHING}" if the passage does not answer it.'
@@ -101,5 +104,5 @@ def parse_reading(text: str) -> Reading:
     if "(S>" in text:
         parsed = parse_triples(text)
         return Reading(facts=tuple(dict.fromkeys(parsed.triples)), malformed=parsed.malformed)
-    answers = (answer.strip() for answer in lines[0].split(SEPARATOR))
+    answers = (answer.strip() for answer in _SEPARATED.split(lines[0]))
     return Reading(answers=tuple(dict.fromkeys(filter(None, answers))))

@@ -105,6 +105,8 @@ EXCUSES = (
     Excuse(MEASURED, ("python ", "accelerate launch training/", "cat "), HOURS),
     Excuse("docs/reading.md", "python data_gen/build_reading.py", HOURS,
            "tests/data_gen/test_build_reading.py"),
+    Excuse("docs/reading.md", ("python data_gen/build_subq.py", "python inference/extract.py"),
+           HOURS, "tests/data_gen/test_readings.py"),
     Excuse("docs/serving.md", "inference/serve.py", SERVER,
            "tests/inference/test_serve_command.py"),
     Excuse("docs/serving.md", "from openai", "asks that server"),

@@ -32,6 +32,8 @@ from inference.engines.contract import (
 )
 from inference.engines.openai import OpenAIEngine
 from inference.engines.transformers.engine import TransformersEngine
+from models.formats.grammars import reading_grammar
+from models.formats.reading import parse_reading
 from models.formats.triples import Triple
 from tests.components import (
     helper_component,
@@ -255,6 +257,19 @@ async def test_a_constraint_holds(engine: Engine, adapter: str | None) -> None:
     if nested.finish_reason == "stop":
         depth = nested.text.count("<")
         assert nested.text == "<" * depth + "a" + ">" * depth
+
+
+async def test_a_reading_keeps_to_the_words_of_its_passage(engine: Engine) -> None:
+    if is_endpoint(engine):
+        pytest.skip("an endpoint takes no grammar")
+    passages = ["Dawn is a film (1921) by Ana Lis.", 'Brill | a town; nothing "more".']
+    constraints = [Constraint(grammar=reading_grammar(passage)) for passage in passages]
+    requests = [Request(prompt="Who?", sampling=Sampling(60), constraint=c) for c in constraints]
+    for passage, done in zip(passages, await engine.generate(requests), strict=True):
+        reading = parse_reading(done.text)
+        assert [a for a in reading.answers if a not in passage] == [], done
+        if done.finish_reason == "stop":
+            assert reading.malformed == 0
 
 
 async def test_a_constraint_that_cannot_be_met_is_refused(engine: Engine) -> None:
