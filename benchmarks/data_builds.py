@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for stage, row in stages.items()
     ]
     print_table("Stages of a data build", ["kind", "stage", *_COLUMNS], rows)
-    emit_json({"benchmark": "data_gen", "records": options.records, "stages": figures})
+    emit_json({"benchmark": "data_builds", "records": options.records, "stages": figures})
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ from tests.benchmarks.commands import ROOT, last_json, run_benchmark
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_every_stage_is_measured(tmp_path: Path) -> None:
-    done = run_benchmark("data_gen.py", "--records", "400", "--dir", str(tmp_path / "work"))
+    done = run_benchmark("data_builds.py", "--records", "400", "--dir", str(tmp_path / "work"))
     assert done.returncode == 0, done.stderr
     result = last_json(done)
-    assert result["benchmark"] == "data_gen" and result["records"] == 400
+    assert result["benchmark"] == "data_builds" and result["records"] == 400
     for kind, stages in result["stages"].items():
         assert list(stages) == list(STAGES)
         for row in stages.values():
