@@ -84,9 +84,8 @@ def hops_asked(name: str, path: Path) -> list[Asked]:
         for step in solving_steps(record, {}):
             answer = step.answer or step.fact.object
             if step.passage is not None and answer:
-                passage = Passage(step.passage.id, step.passage.title, step.passage.text)
                 kind = step.fact.predicate if record.evidences else record.type
-                asked.append(Asked(name, kind, step.subquery, passage, (answer,)))
+                asked.append(Asked(name, kind, step.subquery, step.passage, (answer,)))
     return asked
 
 

@@ -103,8 +103,7 @@ async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
     start, cached = time.perf_counter(), len(extractor.cache)
 
     async def read_one(one: AskedPassage) -> AskedPassage:
-        passage = Passage(one.passage.id, one.passage.title, one.passage.text)
-        [triples] = await extractor.extract([passage], None, one.subquery)
+        [triples] = await extractor.extract([one.passage], None, one.subquery)
         return replace(one, triples=tuple(triples))
 
     try:

@@ -21,12 +21,7 @@ from data_gen.sources.texts import file_subsets, read_contract_triples
 from data_gen.streaming.counts import PlacedCounts
 from data_gen.streaming.files import ExternalSort, from_line, sort_key, to_line
 from models.formats.reading import ReadingRecord
-from models.formats.records import (
-    InstructionSample,
-    PassageRecord,
-    QuestionRecord,
-    read_records,
-)
+from models.formats.records import InstructionSample, QuestionRecord, read_records
 
 READING, TRIPLES = "reading", "triples"
 _QUESTIONS = ("2wikimultihopqa", "musique", "world")
@@ -43,9 +38,7 @@ class ReadingBuildReading:
         self.reader = QuestionReader(options, self.counts, work)
         corpora = [p for path in options.corpus for p in load_corpus(path)]
         chosen = SampleOptions(nothing_rate=options.nothing_rate, seed=options.seed)
-        by_title: dict[str, PassageRecord] = {}
-        for passage in corpora:
-            by_title.setdefault(passage.title, passage)
+        by_title = {passage.title: passage for passage in reversed(corpora)}
         finder, triples = PassageFinder(corpora), PassageTriples(folder=work)
         self.material = Material(by_title, finder, triples, chosen, self.counts)
 

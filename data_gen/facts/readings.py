@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from data_gen.streaming.files import Spool
 from data_gen.streaming.groups import DiskGroups
 from models.formats.passages import AskedPassage
-from models.formats.records import PassageRecord, read_records
+from models.formats.records import PassageRecord, read_records, write_records
 from models.formats.triples import Triple
 
 
@@ -14,24 +15,22 @@ class AskedWriter:
     """Writes, each once, what a reader is to read; the file is there when all is written."""
 
     def __init__(self, path: Path, folder: Path) -> None:
-        """folder: for the file before it is whole, and for what was written."""
-        self._path, self._part = path, folder / "asked.jsonl"
-        self._written = DiskGroups(folder)
-        self._file = open(self._part, "w", encoding="utf-8")  # noqa: SIM115
+        """folder: for what is to be written, until it is whole."""
+        self._path = path
+        self._asked = Spool(folder / "asked", AskedPassage)
+        self._keys = DiskGroups(folder)
 
     def add(self, subquery: str, passages: Iterable[PassageRecord]) -> None:
-        """Write the passages that a subquery found."""
+        """Take in the passages that a subquery found."""
         for passage in passages:
             asked = AskedPassage(subquery, passage)
-            if asked.key not in self._written:
-                self._written.add(asked.key)
-                self._file.write(json.dumps(asked.to_json(), ensure_ascii=False) + "\n")
+            if asked.key not in self._keys:
+                self._keys.add(asked.key)
+                self._asked.add(asked)
 
     def finish(self) -> None:
-        """Put the whole file in its place."""
-        self._file.close()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._part.replace(self._path)
+        """Write the file."""
+        write_records(self._path, self._asked)
 
 
 class Readings:

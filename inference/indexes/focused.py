@@ -12,7 +12,7 @@ from inference.indexes.extraction import Payer, TripleCache, TripleExtractor
 from inference.retrieval.passages import Passage
 from models.facts.subqueries import answered_triple
 from models.formats.grammars import reading_grammar
-from models.formats.passages import passage_key
+from models.formats.passages import AskedPassage
 from models.formats.prompts import passage_text
 from models.formats.reading import parse_reading, reading_prompt
 from models.formats.triples import Triple
@@ -74,7 +74,7 @@ class FocusedExtractor(TripleExtractor):
 
     def key(self, passage: Passage, subquery: str) -> str:
         """Return the sha256 of the subquery and the passage's text."""
-        return hashlib.sha256(f"{subquery}\n{passage_key(passage)}".encode()).hexdigest()
+        return hashlib.sha256(AskedPassage(subquery, passage).key.encode()).hexdigest()
 
     def request(self, passage: Passage, subquery: str) -> Request:
         """Return the request to read a passage."""
