@@ -49,7 +49,7 @@ def show_trace(trace: Trace) -> None:
     bill = trace.bill
     rows = [
         ["question", trace.question],
-        ["answer", trace.answer],
+        ["answer", trace.answer or "(none)"],
         ["graph", f"{len(trace.graph)} triples"],
         ["notes", "; ".join(trace.notes) or "-"],
         ["model calls", str(bill.llm_calls)],

@@ -11,7 +11,8 @@ from typing import Protocol
 from tqdm import tqdm
 
 from data_gen.facts.held_out import HeldOutQuestions
-from data_gen.facts.solving_steps import SolvingStep, evidence_titles, solving_steps
+from data_gen.facts.solving_steps import SolvingStep, solving_steps
+from data_gen.facts.stand_ins import stand_in_passages
 from data_gen.samples.material import PassageSearch
 from data_gen.samples.trajectories import Retrieved
 from data_gen.sources.arguments import NamedPath, SkippedRecords, source_entry
@@ -159,28 +160,6 @@ def world_triples(
     by_text.close()
 
 
-def stand_in_passages(
-    records: Iterable[QuestionRecord], known: Mapping[str, PassageRecord], work: Path | None
-) -> Iterator[tuple[PassageRecord, list[Triple]]]:
-    """Yield passages made of evidence triples alone, for subjects that the corpus has no text of.
-
-    One a subject, with its triples; a subject has the title that the solving steps know it by, in
-    the triples too. What is collected lies in `work`.
-    """
-    facts = DiskGroups(work)
-    for record in records:
-        titles = {} if record.context else evidence_titles(record)
-        for evidence in record.evidences if not record.context else ():
-            title = titles[evidence.subject] or evidence.subject
-            if title not in known:
-                facts.add(title, value=json.dumps([title, evidence.predicate, evidence.object]))
-    for _, lines in facts.groups():
-        own = [Triple(*json.loads(line)) for line in lines]
-        text = ". ".join(f"{t.predicate}: {t.object}" for t in own)
-        yield PassageRecord(f"evidence/{own[0].subject}", own[0].subject, text), own
-    facts.close()
-
-
 @dataclass(frozen=True)
 class Passages:
     """The passages of some questions by title, and those among them made of evidence alone.
@@ -255,7 +234,7 @@ def prepare_questions(
         if wanted(record)
     )
     if corpus is None:
-        return _over_contexts(questions, passages.by_title, top_k)
+        return _over_contexts(questions, top_k)
     return _over_corpus(questions, PassageSearch([*corpus, *passages.stand_ins]), top_k)
 
 
@@ -288,14 +267,11 @@ def _searched(
         yield replace(question, retrieved=own)
 
 
-def _over_contexts(
-    questions: Iterable[PreparedQuestion], stand_ins: Mapping[str, PassageRecord], top_k: int
-) -> Iterator[PreparedQuestion]:
+def _over_contexts(questions: Iterable[PreparedQuestion], top_k: int) -> Iterator[PreparedQuestion]:
     for question in questions:
         queries = _queries(question)
-        titles = (title or name for name, title in evidence_titles(question.record).items())
         passages = context_passages(question.record) or [
-            stand_ins[title] for title in titles if title in stand_ins
+            step.passage for step in question.steps if step.passage is not None
         ]
         if not question.steps or not passages:
             yield replace(question, retrieved={query: [] for query in queries})

@@ -2,7 +2,7 @@
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +27,7 @@ from data_gen.facts.aligned_passages import LaterAnnotation
 from data_gen.facts.held_out import wording
 from data_gen.facts.passage_triples import PassageTriples, count_ways
 from data_gen.facts.readings import AskedWriter, Readings
+from data_gen.facts.stand_ins import is_stand_in, told_by
 from data_gen.samples.labels import CheckedSamples, SampleCheck
 from data_gen.samples.sampling import PlanKinds, PlanSampling, SampleChooser
 from data_gen.samples.trajectories import (
@@ -39,8 +40,9 @@ from data_gen.sources.arguments import NamedPath, add_question_options, named_pa
 from data_gen.streaming.counts import CountTokens, Place, PlacedCounts
 from data_gen.streaming.files import FirstFew, Spool
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
+from models.formats.triples import Triple
 
-_SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
+_SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world", "reading")
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,10 @@ class SubqReading:
         prepared = prepare_questions(
             stage.records, corpus, self.triples, self.options.top_k, self.work, wanted
         )
-        triples_of = self.readings.of if self.readings else self.triples.of
+        triples_of = self._read if self.readings else self.triples.of
         for question in tqdm(prepared, desc=stage.name, unit="question"):
             if self.asked:
-                for query, passages in question.retrieved.items():
-                    self.asked.add(query, [*passages, *_gold(query, question)])
+                self._ask(question, self.asked)
             own = trajectory_samples(
                 question.record, question.steps, question.retrieved, triples_of, self.oracle
             )
@@ -148,6 +149,22 @@ class SubqReading:
                 self.counts.place = (stage.number, 1, question.number)
                 self._count(question.record, own, len(question.steps))
                 yield QuestionSamples((stage.number, question.number), question.record.id, own)
+
+    def _ask(self, question: PreparedQuestion, asked: AskedWriter) -> None:
+        """List what the question's subqueries find, and may be given where they miss it."""
+        whole = question.record.question
+        for query, passages in question.retrieved.items():
+            # A step in the question's own words is never asked in its own.
+            if query == whole or wording(query) != wording(whole):
+                found = [*passages, *_gold(query, question)]
+                asked.add(query, [p for p in found if not is_stand_in(p)])
+
+    def _read(self, passage: PassageRecord, subquery: str) -> Sequence[Triple]:
+        """Return what a reader found, or of a passage made of annotation what one would find."""
+        if is_stand_in(passage):
+            return told_by(passage, self.triples.of(passage), subquery, self.options.seed)
+        assert self.readings
+        return self.readings.of(passage, subquery)
 
     def found(self) -> Found:
         """Return the counts so far."""

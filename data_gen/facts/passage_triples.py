@@ -38,9 +38,12 @@ def canonical_triples(
 def complete_with_weak(title: str, text: str, annotated: Sequence[Triple]) -> list[Triple]:
     """Return annotated triples of a passage plus weak labels for the relations that they leave
     out.
+
+    Without a title there are none: they say of whom a weak label tells.
     """
     relations = {triple.predicate for triple in annotated}
-    added = [t for t in weak_triples(title, text) if t.predicate not in relations]
+    weak = weak_triples(title, text) if title.strip() else ()
+    added = [t for t in weak if t.predicate not in relations]
     return canonical_triples(text, [*annotated, *added])
 
 

@@ -161,8 +161,13 @@ def _decomposition_questions(record: QuestionRecord) -> list[str]:
     return [natural_question(fill_hops(s.question, answers)) for s in record.question_decomposition]
 
 
-def decomposition_steps(record: QuestionRecord) -> list[SolvingStep]:
-    """Steps from a decomposition with answers (MuSiQue)."""
+def decomposition_steps(
+    record: QuestionRecord, stand_ins: Mapping[str, PassageRecord]
+) -> list[SolvingStep]:
+    """Steps from a decomposition with answers (MuSiQue).
+
+    `stand_ins` are passages by sub-question, for steps that come without a text.
+    """
     passages = context_passages(record)
     answers = [step.answer for step in record.question_decomposition]
     steps: list[SolvingStep] = []
@@ -170,10 +175,12 @@ def decomposition_steps(record: QuestionRecord) -> list[SolvingStep]:
         index = step.paragraph_support_idx
         passage = passages[index] if index is not None and index < len(passages) else None
         filled = fill_hops(step.question, answers)
-        title = passage.title if passage else filled.rstrip("?")
+        subquery = natural_question(filled)
+        title = (passage.title if passage else "") or filled.rstrip("?")
         fact = step_triple(filled, step.answer, title)
         needs = tuple(i for i in hop_references(step.question) if 0 <= i < len(steps))
-        steps.append(SolvingStep(natural_question(filled), fact, passage, needs, True, step.answer))
+        passage = passage or stand_ins.get(subquery)
+        steps.append(SolvingStep(subquery, fact, passage, needs, True, step.answer))
     return _distinct(steps)
 
 
@@ -198,5 +205,5 @@ def solving_steps(
     if record.evidences:
         return evidence_steps(record, passages)
     if record.question_decomposition:
-        return decomposition_steps(record)
+        return decomposition_steps(record, passages)
     return supporting_steps(record)

@@ -1,4 +1,4 @@
-"""Questions that RAS adds: ARC's choices, ASQA's ambiguous questions, instructions.
+"""Questions of one hop: ARC's choices, ASQA's ambiguous ones, instructions, read passages.
 
 A reader turns one row into a question, or raises RecordError.
 """
@@ -9,6 +9,8 @@ from data_gen.sources import contract
 from data_gen.sources.checks import as_objects, question_record
 from data_gen.sources.rows import Row
 from models.formats.fields import FieldReader
+from models.formats.helpers import NOTHING
+from models.formats.reading import ReadingRecord
 from models.formats.records import QuestionRecord
 
 _CHOICE = "{text, label}"
@@ -38,6 +40,31 @@ def arc_question(row: Row) -> QuestionRecord:
         "answer": reader.text("answerKey"),
     }
     return contract.convert(Row(given, row.where, row.fallback_id))
+
+
+def reading_question(row: Row) -> QuestionRecord:
+    """Return a question with its one passage, to be answered in one step. Raises RecordError.
+
+    The answer to a question that its passage does not settle is the word for none, `NOTHING`.
+    """
+    reading = ReadingRecord.from_json(row.value, row.where)
+    step = {"question": reading.question, "answer": reading.answer, "paragraph_support_idx": 0}
+    record = {
+        "id": reading.id,
+        "question": reading.question,
+        "answer": [reading.answer or NOTHING, *reading.answer_aliases],
+        "type": reading.source,
+        "context": [[reading.title, [reading.passage]]],
+        "supporting_facts": [[reading.title, 0]],
+        "question_decomposition": [step],
+    }
+    return question_record(record, row.where)
+
+
+def has_short_answer(row: Row) -> bool:
+    """Return whether a read passage's answer is a span or nothing; others are passed over."""
+    # What is not an object goes on to `reading_question`, which says so.
+    return not isinstance(row.value, dict) or not row.value.get("answer_form")
 
 
 def _labelled(value: Any) -> tuple[str, str]:

@@ -7,7 +7,13 @@ from typing import TypeVar
 
 from common.names import did_you_mean
 from data_gen.sources import contract, webnlg
-from data_gen.sources.added_questions import arc_question, asqa_question, instruction
+from data_gen.sources.added_questions import (
+    arc_question,
+    asqa_question,
+    has_short_answer,
+    instruction,
+    reading_question,
+)
 from data_gen.sources.hub import is_hub_reference, parse_hub_reference, read_hub_rows
 from data_gen.sources.multi_hop import (
     hotpotqa_question,
@@ -24,25 +30,26 @@ T = TypeVar("T")
 Reader = Callable[[str | Path, OnError | None], Iterator[T]]
 
 
-def converted(convert: Callable[[Row], T], pattern: str | None = None) -> Reader[T]:
+def converted(
+    convert: Callable[[Row], T],
+    pattern: str | None = None,
+    wanted: Callable[[Row], bool] | None = None,
+) -> Reader[T]:
     """Return a reader of a source whose rows `convert` turns into records.
 
-    pattern: of the files to read where the path is a folder.
+    pattern: of the files to read where the path is a folder. wanted: which rows are taken (all).
     """
 
     def read(path: str | Path, on_error: OnError | None) -> Iterator[T]:
-        return convert_rows(_open_rows(path, pattern, on_error), convert, on_error)
+        rows = _open_rows(path, pattern, on_error)
+        return convert_rows(filter(wanted, rows) if wanted else rows, convert, on_error)
 
     return read
 
 
-def _read_trees(path: str | Path, on_error: OnError | None) -> Iterator[QuestionRecord]:
-    return convert_rows(filter(is_tree, read_rows(path, on_error)), question_tree, on_error)
-
-
 # A new source is a converter of its rows and a line here.
 QUESTION_SOURCES: dict[str, Reader[QuestionRecord]] = {
-    "subquestions": _read_trees,
+    "subquestions": converted(question_tree, wanted=is_tree),
     "hotpotqa": converted(hotpotqa_question),
     "2wikimultihopqa": converted(twowiki_question),
     "musique": converted(musique_question),
@@ -51,6 +58,7 @@ QUESTION_SOURCES: dict[str, Reader[QuestionRecord]] = {
     "arc": converted(arc_question),
     "asqa": converted(asqa_question),
     "instructions": converted(instruction),
+    "reading": converted(reading_question, wanted=has_short_answer),
 }
 TRIPLE_SOURCES: dict[str, Reader[TriplesSample]] = {
     "webnlg": webnlg.read,

@@ -9,6 +9,7 @@ from inference.engines.contract import Constraint, Engine, Request, Sampling
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage, Retriever
 from models.formats.grammars import plan_regex
+from models.formats.helpers import NOTHING
 from models.formats.planning import History, Plan, parse_plan
 from models.formats.prompts import answer_prompt, passage_text, plan_prompt
 from models.formats.records import Task
@@ -162,8 +163,12 @@ class GraphReader:
         return plan
 
     async def answer(self, history: History, trace: Trace) -> str:
-        """Return the answer over what the history holds."""
-        return (await self._generate("answer", history, trace, self.max_answer_tokens)).strip()
+        """Return the answer over what the history holds; "" where it settles none."""
+        text = (await self._generate("answer", history, trace, self.max_answer_tokens)).strip()
+        if text.lower() != NOTHING:
+            return text
+        trace.notes.append("declined: what was found does not settle the question")
+        return ""
 
     async def _generate(self, task: Task, history: History, trace: Trace, tokens: int) -> str:
         reader_input = self.make_input(task, history, Sampling(max_new_tokens=tokens))

@@ -144,7 +144,7 @@ def test_musique_steps_fill_references_and_know_by_the_supporting_passage() -> N
             DecompositionStep("when was #1 founded", "1963", 1),
         ],
     )
-    first, second = decomposition_steps(record)
+    first, second = decomposition_steps(record, {})
     assert (first.subquery, second.subquery) == (
         "Where was mayor roe educated?",
         "When was Yale School founded?",
@@ -170,7 +170,7 @@ def test_a_who_question_s_triple_has_the_answer_once() -> None:
             DecompositionStep("#1 >> place of birth", "Riga", 1),
         ],
     )
-    first, _ = decomposition_steps(record)
+    first, _ = decomposition_steps(record, {})
     assert (first.fact, first.answer) == (Triple("Ann Roe", "led", "the siege"), "Ann Roe")
     origin = passage_origin(context_passages(record)[0])
     assert first.known([(origin, first.fact)])

@@ -82,6 +82,15 @@ async def test_without_planning_retrieves_once() -> None:
     assert trace.bill.llm_calls == 2
 
 
+async def test_an_answerer_that_finds_nothing_declines() -> None:
+    def silent(request: Request) -> str:
+        return "[SUFFICIENT]" if "planner" in (request.prompt or "") else "Nothing\n"
+
+    trace = await make_loop(ScriptedEngine(silent), planning=False).answer(QUESTION)
+    assert trace.answer == ""
+    assert trace.notes == ["declined: what was found does not settle the question"]
+
+
 async def test_stops_after_max_rounds() -> None:
     trace = await make_loop(ScriptedEngine(good_model), max_rounds=1).answer(QUESTION)
     assert len(trace.steps) == 1
