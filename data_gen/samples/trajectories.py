@@ -6,15 +6,18 @@ ask for the first fact, in solving order, that the graph does not hold yet."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from data_gen.facts.entities import mentions
 from data_gen.facts.held_out import wording
 from data_gen.facts.solving_steps import SolvingStep, passage_origin
 from data_gen.sources.splits import hash_fraction
 from models.facts.triple_selection import select_triples
+from models.formats.helpers import NOTHING
 from models.formats.planning import HistoryStep, Plan, PlanAction, format_plan
 from models.formats.prompts import with_task_instruction
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
 from models.formats.triples import Triple
 
+_DECISIONS = ("yes", "no", NOTHING)
 Lookup = Callable[[PassageRecord, str], Sequence[Triple]]
 """The triples of a passage that a subquery found."""
 Retrieved = dict[str, list[PassageRecord]]
@@ -26,12 +29,15 @@ class OracleOptions:
 
     `top_k` passages a query, at most `max_triples` triples a step; a step's own passage that
     retrieval missed is put first with probability `gold_rate`, drawn from `seed` and the step.
+    `supported_answers`: an answer that nothing found holds is no sample, and where the last round
+    found nothing, its label is the word for none.
     """
 
     top_k: int = 3
     max_triples: int = 8
     gold_rate: float = 0.9
     seed: int = 0
+    supported_answers: bool = False
 
 
 @dataclass
@@ -100,9 +106,26 @@ def trajectory_samples(
         passages = with_gold(retrieved[step.subquery], step, f"{record.id}/{position}", options)
         _retrieve(record, step.subquery, passages, state, triples_of, options)
     samples.append(_plan_sample(record, state, Plan(PlanAction.SUFFICIENT)))
-    history = list(state.history)
-    answer = RasSample(f"{record.id}/answer", "answer", record.question, history, record.answer)
-    return [*samples, answer]
+    return [*samples, *_answer_sample(record, list(state.history), options.supported_answers)]
+
+
+def _answer_sample(
+    record: QuestionRecord, history: list[HistoryStep], supported: bool
+) -> list[RasSample]:
+    """Return the sample of the answer, none where it has no support and needs it."""
+    label = record.answer
+    if supported and not _is_supported(record, history):
+        if history[-1].triples:
+            return []
+        label = NOTHING
+    return [RasSample(f"{record.id}/answer", "answer", record.question, history, label)]
+
+
+def _is_supported(record: QuestionRecord, history: Sequence[HistoryStep]) -> bool:
+    """Return whether what was found holds the answer, or it is chosen from the question's words."""
+    found = [text for step in history for t in step.triples for text in (t.subject, t.object)]
+    chosen = record.answer.casefold() in _DECISIONS or mentions(record.question, record.answer)
+    return chosen or any(mentions(text, answer) for text in found for answer in record.answers)
 
 
 def _plan_sample(record: QuestionRecord, state: _State, plan: Plan) -> RasSample:

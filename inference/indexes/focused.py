@@ -10,7 +10,7 @@ from typing import Protocol
 from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.indexes.extraction import Payer, TripleCache, TripleExtractor
 from inference.retrieval.passages import Passage
-from models.facts.subqueries import answered_triple
+from models.facts.subqueries import answered_triple, asked_relation
 from models.formats.grammars import reading_grammar
 from models.formats.passages import AskedPassage
 from models.formats.prompts import passage_text
@@ -91,7 +91,11 @@ class FocusedExtractor(TripleExtractor):
         reading = parse_reading(completion.text)
         if sum(completion.logprobs or ()) < self.least_logprob:
             return [], reading.malformed
-        answered = [answered_triple(subquery, a, passage.title) for a in reading.answers]
+        asked = asked_relation(subquery)
+        about = asked[0].casefold() if asked else ""
+        # Nobody is their own father: who is asked about is no answer.
+        answers = [answer for answer in reading.answers if answer.casefold() != about]
+        answered = [answered_triple(subquery, a, passage.title) for a in answers]
         return list(dict.fromkeys([*answered, *reading.facts])), reading.malformed
 
 
