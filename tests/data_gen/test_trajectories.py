@@ -371,3 +371,25 @@ def test_search_finds_by_title_and_drops_what_shares_no_word() -> None:
     assert search.search(["zzz"], 2) == [[]]
     with pytest.raises(ValueError, match="empty"):
         PassageSearch([])
+
+
+@pytest.mark.parametrize(
+    ("found", "label"),
+    [(BIRTHPLACE, "Montreal"), (Triple("Denys Roe", "employer", "CBC"), None), (None, "nothing")],
+)
+def test_an_answer_that_nothing_found_holds_is_not_learned(
+    found: Triple | None, label: str | None
+) -> None:
+    record = zone_question()
+    steps = solving_steps(record, {})
+    retrieved = {record.question: [], ASKED_DIRECTOR: [ZONE], ASKED_BIRTHPLACE: [ROE]}
+
+    def read(passage: PassageRecord, subquery: str) -> list[Triple]:
+        told = {ASKED_DIRECTOR: [DIRECTOR], ASKED_BIRTHPLACE: [found] if found else []}
+        return told.get(subquery, [])
+
+    options = replace(NEVER, supported_answers=True)
+    samples = trajectory_samples(record, steps, retrieved, read, options)
+    assert [s.label for s in samples if s.task == "answer"] == ([label] if label else [])
+    # The plans are the same: whoever asks does not know what was to be found.
+    assert [s.label for s in samples if s.task == "plan"][-1] == "[SUFFICIENT]"

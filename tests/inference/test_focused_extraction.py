@@ -83,6 +83,11 @@ def test_an_unlikely_answer_is_none(logprobs: list[float], kept: bool) -> None:
     assert (triples, malformed) == ([DIRECTOR] if kept else [], 0)
 
 
+def test_who_is_asked_about_is_no_answer() -> None:
+    completion = Completion("dawn", (1, 2), 9, 2, "stop")
+    assert focused(ScriptedEngine(reader)).read(completion, FILM, "Who directed Dawn?") == ([], 0)
+
+
 def test_a_remote_engine_is_not_held() -> None:
     extractor = focused(ScriptedEngine(reader), grounded=False)
     assert extractor.request(FILM, ASKED).constraint is None
