@@ -89,7 +89,7 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
         )  # fmt: skip
         add(
             "--supported-answers", action="store_true",
-            help="leave out answers that nothing found holds; where the last round found nothing, "
+            help="leave out answers that nothing found holds; where no round found anything, "
             f"the answer to be learned is {NOTHING!r}",
         )  # fmt: skip
         add(

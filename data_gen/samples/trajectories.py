@@ -29,8 +29,8 @@ class OracleOptions:
 
     `top_k` passages a query, at most `max_triples` triples a step; a step's own passage that
     retrieval missed is put first with probability `gold_rate`, drawn from `seed` and the step.
-    `supported_answers`: an answer that nothing found holds is no sample, and where the last round
-    found nothing, its label is the word for none.
+    `supported_answers`: an answer that nothing found holds is no sample, and where no round found
+    anything, its label is the word for none.
     """
 
     top_k: int = 3
@@ -115,7 +115,7 @@ def _answer_sample(
     """Return the sample of the answer, none where it has no support and needs it."""
     label = record.answer
     if supported and not _is_supported(record, history):
-        if history[-1].triples:
+        if any(step.triples for step in history):
             return []
         label = NOTHING
     return [RasSample(f"{record.id}/answer", "answer", record.question, history, label)]

@@ -375,17 +375,22 @@ def test_search_finds_by_title_and_drops_what_shares_no_word() -> None:
 
 @pytest.mark.parametrize(
     ("found", "label"),
-    [(BIRTHPLACE, "Montreal"), (Triple("Denys Roe", "employer", "CBC"), None), (None, "nothing")],
+    [
+        ([DIRECTOR, BIRTHPLACE], "Montreal"),
+        ([DIRECTOR, Triple("Denys Roe", "employer", "CBC")], None),
+        ([DIRECTOR], None),
+        ([], "nothing"),
+    ],
 )
 def test_an_answer_that_nothing_found_holds_is_not_learned(
-    found: Triple | None, label: str | None
+    found: list[Triple], label: str | None
 ) -> None:
     record = zone_question()
     steps = solving_steps(record, {})
     retrieved = {record.question: [], ASKED_DIRECTOR: [ZONE], ASKED_BIRTHPLACE: [ROE]}
 
     def read(passage: PassageRecord, subquery: str) -> list[Triple]:
-        told = {ASKED_DIRECTOR: [DIRECTOR], ASKED_BIRTHPLACE: [found] if found else []}
+        told = {ASKED_DIRECTOR: found[:1], ASKED_BIRTHPLACE: found[1:]}
         return told.get(subquery, [])
 
     options = replace(NEVER, supported_answers=True)
