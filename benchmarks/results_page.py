@@ -19,16 +19,13 @@ from typing import Any
 
 import jinja2
 
-from benchmarks.harness.print_forms import machine, number, percent, probability, within
 from benchmarks.record import RESULTS, ROOT, RUN_FILE
 from common.commands import command_parser, one_line_errors
 from common.errors import UserError
-from common.provenance import file_sha256
 from common.tables import print_table
 from evaluation.compare import compare_runs
 from evaluation.runs import RESULTS_FILE, STAGES, Run, read_run
 from evaluation.significance import bootstrap_interval, paired_bootstrap
-from models.files.checkpoint import MANIFEST_FILE
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 CHECKPOINTS = ROOT / "checkpoints"
@@ -37,9 +34,7 @@ README_TEMPLATE = "readme_results.md.j2"
 README_TABLE = re.compile(r"(<!-- results: begin -->\n)(.*?)(<!-- results: end -->)", re.DOTALL)
 EVALUATIONS = "evaluations"
 WITHOUT = "__no_derived"
-ALL_FACTS = "__all_facts"
-EARLIER_PLANNER = "__earlier_planner"
-VARIANTS = (WITHOUT, ALL_FACTS, EARLIER_PLANNER)
+FOCUSED = "__focused"
 BASELINE = "ras_no_planning"
 TITLES = {"2wikimultihopqa": "2WikiMultihopQA", "hotpotqa": "HotpotQA", "musique": "MuSiQue"}
 ALL_TYPES = "all"
@@ -83,7 +78,7 @@ class QuestionSet:
     @property
     def loops(self) -> list[str]:
         """Loops without the variants that they are set beside."""
-        return [name for name in self.runs if not name.endswith(VARIANTS)]
+        return [name for name in self.runs if not name.endswith((WITHOUT, FOCUSED))]
 
     @cached_property
     def compared(self) -> dict[str, Any]:
@@ -140,19 +135,9 @@ class QuestionSet:
 
     @cached_property
     def focused(self) -> list[dict[str, Any]]:
-        """F1 with all facts of each passage, and focused with the earlier planner and as it ships.
-
-        The gain is of the last over the first; the one between may be missing.
-        """
-        rows = []
-        for loop in self.loops:
-            before, between = loop + ALL_FACTS, loop + EARLIER_PLANNER
-            for row in self._paired(before, loop) if before in self.runs else ():
-                values = self._f1(between, row["type"]) if between in self.runs else None
-                rows.append(
-                    {**row, "between": asdict(bootstrap_interval(values)) if values else None}
-                )
-        return rows
+        """F1 with all facts of each passage and with focused extraction, as `ablated`."""
+        pairs = [(loop, loop + FOCUSED) for loop in self.loops if loop + FOCUSED in self.runs]
+        return [row for pair in pairs for row in self._paired(*pair)]
 
     def _paired(self, lacking: str, having: str) -> Iterator[dict[str, Any]]:
         """Yield a row for all questions and for each type: two runs and what one gains."""
@@ -218,22 +203,45 @@ def _component(metrics: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def earlier(records: Iterable[Record], checkpoints: Path) -> set[str]:
-    """Return the names of records of which a component no longer ships as it was measured."""
-    manifests = checkpoints.glob(f"*/{MANIFEST_FILE}")
-    ships = {file.parent.name: file_sha256(file) for file in manifests}
-    return {
-        record.name
-        for record in records
-        for name, fingerprint in (record.run.get("components") or {}).items()
-        if ships.get(Path(name).name) != fingerprint
-    }
-
-
 def machines(records: Iterable[Record]) -> dict[str, str]:
     """Return a letter for each machine of the records, by its description."""
     described = dict.fromkeys(machine(record.run) for record in records if record.run["machine"])
     return {text: chr(ord("A") + place) for place, text in enumerate(described)}
+
+
+def machine(run: Mapping[str, Any]) -> str:
+    """Return a run's machine and versions in a line."""
+    told, versions = run["machine"], run["versions"]
+    flags = ", ".join(told["flags"]) or "no flags of interest"
+    gpus = ", ".join(told["gpus"]) or "no GPU"
+    libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return (
+        f"{told['processor']}, {told['cores']} cores ({flags}), {told['memory_gib']} GiB, {gpus}; "
+        f"{libraries}"
+    )
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share from 0 to 1 in percent; "–" for none."""
+    return "–" if share is None else f"{100 * share:.{digits}f}"
+
+
+def within(values: Mapping[str, float]) -> str:
+    """Return a share in percent with the bounds of its interval."""
+    sign = "+" if "difference" in values else ""
+    middle = values["difference" if sign else "mean"]
+    low, high = values["low"], values["high"]
+    return f"{100 * middle:{sign}.1f} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """Return a number with separators of thousands; "–" for none."""
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def probability(value: float) -> str:
+    """Return a p-value in two significant digits."""
+    return f"{value:.2g}"
 
 
 def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dict[str, str]:
@@ -253,7 +261,6 @@ def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dic
         "results": {name: record.results for name, record in records.items()},
         "sets": read_sets(records),
         "components": read_components(checkpoints),
-        "earlier": earlier(records.values(), checkpoints),
         "machines": machines(records.values()),
         "machine": machine,
         "data": _data(records.values()),
