@@ -140,6 +140,7 @@ def encode_data(
 
     Raises:
         ConfigError: the records do not fit the recipe.
+        InputLimitError: `model.max_input_tokens` has no room for a passage.
         CutLabelsError: labels do not fit and are not to be skipped.
         RecordError, FileNotFoundError, EmptyDataError: a data file cannot be used.
     """

@@ -22,6 +22,7 @@ from common.errors import UserError
 from common.tables import emit_json
 from models.files.backbone import resolve_dtype
 from models.parts.adapters import trainable_bytes
+from models.processors.passages import InputLimitError
 from training.fit.command import add_fit_options, estimate
 from training.loop.callbacks import EarlyStopping, Progress, TensorBoard
 from training.loop.preemption import (
@@ -74,6 +75,8 @@ def run_command(recipe: Recipe[SettingsT, SourceT], description: str) -> None:
         with listening(settings.train.stop_signal) as stop:
             args = training_arguments(settings)
             metrics = _claim_and_train(recipe, settings, args, stop)
+    except InputLimitError as error:
+        sys.exit(f"{recipe.script}: {arguments.config}: model.{error}")
     except (UserError, FileNotFoundError) as error:
         sys.exit(f"{recipe.script}: {error}")
     except StoppedBySignal as error:
