@@ -49,25 +49,21 @@ def support(steps: Sequence[HistoryStep], position: int) -> Support:
     if any(_concerns(step.subquery, names, triple) for triple in step.triples):
         return Support.ABOUT
     earlier = [triple.subject for before in steps[:position] for triple in before.triples]
-    if any(_same(step.subquery, names, subject) for subject in earlier):
+    if any(
+        _holds(step.subquery, subject) or any(_holds(subject, name) for name in names)
+        for subject in earlier
+    ):
         return Support.NOTHING_NEW
     return Support.ELSEWHERE if step.triples else Support.EMPTY
 
 
 def _concerns(subquery: str, names: Sequence[str], triple: Triple) -> bool:
-    """Return whether a triple names what is asked about; for a question without names, shares a
-    word.
-    """
+    """Return whether a triple names what is asked about; without names, shares a word with it."""
     fields = (triple.subject, triple.predicate, triple.object)
     if _holds(subquery, triple.subject) or any(_holds(f, name) for f in fields for name in names):
         return True
     words = {word for field in fields for word in _words(field).split()}
     return not names and bool(words & set(_words(subquery).split()) - QUESTION_WORDS - NAME_LINKS)
-
-
-def _same(subquery: str, names: Sequence[str], subject: str) -> bool:
-    """Return whether the sub-query names a subject, or the subject one of its names."""
-    return _holds(subquery, subject) or any(_holds(subject, name) for name in names)
 
 
 def _holds(text: str, entity: str) -> bool:
