@@ -37,7 +37,7 @@ _FINDINGS = {
     Leak.TRIPLE: ("test_triple", "share an evidence triple with a test question"),
     Leak.PARAPHRASE: ("test_paraphrase", "are a test question in other words"),
 }
-_SPLIT_REMEDY = "split by a key that all its samples share (data_gen/builds/write_splits.py)"
+_SPLIT_REMEDY = "split by a key that all its samples share (data_gen/builds/build.py)"
 
 
 class HeldOut:

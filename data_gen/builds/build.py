@@ -5,14 +5,19 @@ are chosen of what was read, their figures and what its card tells. `run_build` 
 """
 
 import argparse
+import json
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tqdm import tqdm
 
 from common.commands import command_parser, log_warnings
+from common.files import atomic_write
 from common.shards import WHOLE, Shard
 from common.tables import report
 from data_gen.builds.cards import token_counter, write_card
@@ -23,11 +28,22 @@ from data_gen.builds.shards import (
     report_shard,
     write_shard,
 )
-from data_gen.builds.write_splits import Sample, write_splits
 from data_gen.sources.arguments import add_common_options, parse_options
+from data_gen.sources.splits import SPLITS, hash_fraction, split_of
 from data_gen.streaming.counts import CountTokens
-from data_gen.streaming.files import FirstFew, Spooled, observed, output
+from data_gen.streaming.files import (
+    ExternalSort,
+    FirstFew,
+    Spooled,
+    observed,
+    output,
+    sort_key,
+    workspace,
+)
+from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
 
+logger = logging.getLogger(__name__)
+Sample = TypeVar("Sample", RasSample, TriplesSample, ConditionSample, InstructionSample)
 ItemT = TypeVar("ItemT", bound=Spooled)
 SampleT_co = TypeVar("SampleT_co", covariant=True)
 SeenT = TypeVar("SeenT", contravariant=True)
@@ -213,3 +229,42 @@ def run_build(
         report_shard(card, options)
     else:
         build.report(card)
+
+
+def write_splits(
+    folder: Path,
+    samples: Iterable[Sample],
+    split_key: Callable[[Sample], str],
+    seed: int,
+    fractions: Sequence[float],
+    keep_together: bool = False,
+) -> dict[str, int]:
+    """Write train, dev and test files by a hash of each sample's `split_key`; returns the counts.
+
+    Samples of one key share a split. Within a file the order is that of a hash of the ids or,
+    with `keep_together`, of the keys, so that samples of one key follow each other as given. The
+    samples are read once; they are sorted on disk, in `folder`, where they do not fit in memory.
+    """
+    order_key = split_key if keep_together else attrgetter("id")
+    counts: dict[str, int] = dict.fromkeys(SPLITS, 0)
+    with workspace(folder) as work:
+        order = ExternalSort(work)
+        for number, sample in enumerate(samples):
+            split = split_of(split_key(sample), seed, fractions)
+            place = sort_key(hash_fraction(f"order/{order_key(sample)}", seed), number)
+            line = json.dumps(sample.to_json(), ensure_ascii=False)
+            try:
+                order.add(f"{SPLITS.index(split)}{place}", f"{SPLITS.index(split)}{line}")
+            except UnicodeEncodeError as error:
+                problem = f"holds a character that UTF-8 has not ({error})"
+                raise ValueError(f"sample {sample.id!a} {problem}. Correct its source") from None
+            counts[split] += 1
+        with ExitStack() as stack:
+            paths = [folder / f"{split}.jsonl" for split in SPLITS]
+            files = [stack.enter_context(atomic_write(path)) for path in paths]
+            for line in order:
+                files[int(line[0])].write(f"{line[1:]}\n")
+    for split, share in zip(SPLITS, fractions, strict=True):
+        if share > 0 and not counts[split]:
+            logger.warning("the %s split is empty; a world keeps its own with --fractions", split)
+    return counts
