@@ -16,14 +16,14 @@ from models.formats.records import RasSample
 from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.parts.graph_encoder import GraphEncoderConfig
 from models.processors.ras import EncodedSample
-from training.recipe.graph_samples import (
+from training.recipe.recipe import Recipe, shared_values
+from training.recipe.samples import (
+    TrainingSample,
     check_plan_labels,
     embed_texts,
     feature_width,
     graph_samples,
 )
-from training.recipe.recipe import Recipe, shared_values
-from training.recipe.samples import TrainingSample
 from training.recipe.settings import RasSettings
 from training.run.prepare import prepare as prepare_recipe
 from training.run.runner import run_command

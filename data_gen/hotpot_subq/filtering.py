@@ -14,7 +14,6 @@ from data_gen.hotpot_subq.documents import (
     prepare_documents,
     with_documents,
 )
-from data_gen.hotpot_subq.labelling import Decision
 from data_gen.hotpot_subq.run import (
     PromptLimit,
     add_call_options,
@@ -23,7 +22,7 @@ from data_gen.hotpot_subq.run import (
     positive,
     question_files,
 )
-from data_gen.hotpot_subq.stage import QuestionWriter, StagePlan, run_stage
+from data_gen.hotpot_subq.stage import Decision, QuestionWriter, StagePlan, run_stage
 from data_gen.sources.arguments import named_path
 from data_gen.teacher.open_teacher import no_teacher
 from data_gen.teacher.prompts import FILTER_VERSION, Asker, TeacherCall, filter_prompt, second_try

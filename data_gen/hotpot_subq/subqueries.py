@@ -9,7 +9,6 @@ from pathlib import Path
 
 from data_gen.facts.entities import mentions
 from data_gen.hotpot_subq.documents import cut_to_tokens, kept_documents
-from data_gen.hotpot_subq.labelling import Decision
 from data_gen.hotpot_subq.run import (
     PromptLimit,
     add_call_options,
@@ -19,7 +18,7 @@ from data_gen.hotpot_subq.run import (
     positive,
     question_files,
 )
-from data_gen.hotpot_subq.stage import QuestionWriter, StagePlan, run_stage
+from data_gen.hotpot_subq.stage import Decision, QuestionWriter, StagePlan, run_stage
 from data_gen.sources.arguments import NamedPath
 from data_gen.teacher.open_teacher import writer_teacher
 from data_gen.teacher.prompts import (

@@ -1,4 +1,4 @@
-"""Questions in our own contract, and sets of one hop that are brought into it: ARC, ASQA and others.
+"""Questions in our own contract, and sets of one hop brought into it: ARC, ASQA, reading, others.
 
 A reader turns one row into a question, or raises RecordError.
 """

@@ -9,12 +9,47 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
+from common.errors import UserError
 from training.recipe.agreement import summed
-from training.recipe.errors import LossSpikeError, NonFiniteLossError
 from training.recipe.samples import FILLING_ID
 
 # Steps that a usual loss is the median of, and how many of them it takes at least.
 WINDOW, AT_LEAST = 50, 10
+
+
+class NonFiniteLossError(UserError, RuntimeError):
+    """A loss or gradient is not a number; the optimizer has not stepped on it."""
+
+    def __init__(self, what: str, step: int, sample_ids: Sequence[str]) -> None:
+        self.sample_ids = list(sample_ids)
+        super().__init__(
+            f"{what} is not finite at step {step}; the optimizer has not stepped. "
+            f"Samples: {', '.join(self.sample_ids)}. Look at these samples, or lower the "
+            "learning rate."
+        )
+
+
+class LossSpikeError(UserError, RuntimeError):
+    """A loss far above those before it; the optimizer has not stepped on it."""
+
+    def __init__(self, loss: float, usual: float, step: int, sample_ids: Sequence[str]) -> None:
+        self.sample_ids = list(sample_ids)
+        super().__init__(
+            f"the loss is {loss:.4g} at step {step}, where {usual:.4g} was usual; the optimizer "
+            f"has not stepped. Samples: {', '.join(self.sample_ids)}. Look at these samples, lower "
+            "the learning rate, or raise train.loss_spike_factor (0: never stop)."
+        )
+
+
+class DataWorkerError(UserError, RuntimeError):
+    """A process that collates batches died."""
+
+    def __init__(self, cause: BaseException) -> None:
+        problem = " ".join(str(cause).split())[:300]
+        super().__init__(
+            f"a process that collates batches died: {problem} Give the job more memory or lower "
+            "train.num_workers; train.resume=last goes on from the last checkpoint"
+        )
 
 
 class StepGuard:

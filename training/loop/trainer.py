@@ -17,11 +17,10 @@ from transformers import (
     TrainingArguments,
 )
 
-from training.loop.guards import StepGuard
+from training.loop.guards import DataWorkerError, StepGuard
 from training.loop.preemption import WorkerSignals
 from training.loop.sampler import LengthGroupedSampler
 from training.loop.schedule import Clock, build_scheduler
-from training.recipe.errors import DataWorkerError
 from training.recipe.samples import SampleSet, data_hash
 from training.recipe.settings import TrainSettings
 from training.saving import zero

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from common.errors import UserError
 from common.files import AppendLog, atomic_write, file_sha256
 from models.files.checkpoint import METRICS_FILE, package_versions
-from training.recipe.errors import RunFolderError
 from training.saving.checkpoints import checkpoint_step, checkpoints
 
 HISTORY_FILE = "history.jsonl"
@@ -36,6 +36,10 @@ logger = logging.getLogger(__name__)
 LOCK_FILE = "run.lock"
 # What a kill in the middle of writing leaves.
 LEFTOVERS = (".checkpoint-*", ".component.*", ".best.*", ".history.jsonl.*", ".run.json.*")
+
+
+class RunFolderError(UserError, RuntimeError):
+    """A run's folder is in use, or holds another training that would be lost."""
 
 
 class History(TrainerCallback):

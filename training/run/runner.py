@@ -25,6 +25,7 @@ from models.parts.adapters import trainable_bytes
 from models.processors.passages import InputLimitError
 from training.fit.command import add_fit_options, estimate
 from training.loop.callbacks import EarlyStopping, Progress, TensorBoard
+from training.loop.guards import DataWorkerError
 from training.loop.preemption import (
     STOPPED,
     StopOnSignal,
@@ -36,7 +37,6 @@ from training.loop.preemption import (
 from training.loop.schedule import Clock, StopAtBudget
 from training.loop.trainer import ComponentTrainer
 from training.recipe.agreement import any_process, leave_processes_in_order, together
-from training.recipe.errors import DataWorkerError
 from training.recipe.recipe import Recipe, SettingsT
 from training.recipe.samples import SourceT
 from training.recipe.settings import Dtype, T2TSettings, load_config

@@ -18,11 +18,11 @@ from transformers import TrainerState
 from common.files import atomic_directory
 from models.files.checkpoint import METRICS_FILE, describe_files, write_json
 from models.parts.adapters import trainable_bytes
-from training.recipe.errors import ResumeError
 from training.saving.checkpoints import (
     STATE_MANIFEST,
     TRAINER_STATE,
     TRAINING_STATE,
+    ResumeError,
     best_step,
     check_room,
     drop,
