@@ -145,9 +145,7 @@ def split_numbers(table: RecordTable, files: Sequence[SplitFile]) -> Hashes:
 
 
 def split_leakage(table: RecordTable, files: Sequence[SplitFile], choice: Choice) -> list[Finding]:
-    """Return questions or passages in more than one split: by id, and by wording under different
-    ids.
-    """
+    """Return questions or passages in more than one split: by id, and by wording of other ids."""
     splits = split_numbers(table, files)
     owners, wordings = table.column("owner"), table.column("wording")
     shared = keys_with_two_values(owners, splits)

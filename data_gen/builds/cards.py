@@ -19,9 +19,7 @@ WORDS_UNIT = "whitespace words"
 
 
 def graph_sizes(triples: Sequence[Triple]) -> tuple[int, int]:
-    """Return nodes and edges of a graph; each triple counts two edges, with its inverse (RAS eq.
-    5).
-    """
+    """Return nodes and edges of a graph; a triple is two edges, with its inverse (RAS eq. 5)."""
     nodes = {text for triple in triples for text in (triple.subject, triple.object)}
     return len(nodes), 2 * len(set(triples))
 

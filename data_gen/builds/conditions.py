@@ -241,9 +241,7 @@ class ConditionsBuild(Build[PassageItem, ConditionSample]):
 def _passages(
     items: Iterable[PassageItem], options: argparse.Namespace, kinds: PlacedCounts, work: Path
 ) -> Iterator[PassageItem]:
-    """Yield the passages with their triplets: those of facts as `DistinctTexts` has them, then
-    sentences.
-    """
+    """Yield passages with their triplets: those of facts as `DistinctTexts` has them come first."""
     parts = groupby(items, key=lambda item: item.place[0] >= SENTENCES)
     waiting = next(parts, None)
     facts: Iterable[PassageItem] = () if waiting is None or waiting[0] else waiting[1]
@@ -265,9 +263,7 @@ def _passages(
 def _samples(
     passages: Iterable[PassageItem], kinds: PlacedCounts, work: Path
 ) -> Iterator[ConditionSample]:
-    """Yield one record for each triplet, of each text once: none for what another source has given
-    before.
-    """
+    """Yield one record for each triplet, of each text once: from the source that gave it first."""
     spool = Spool(work / "passages", PassageItem)
     texts = FirstByKey(work, "passage")
     for item in passages:

@@ -71,9 +71,7 @@ class HelpersReading:
         return ()
 
     def items(self) -> Iterator[InstructionSample]:
-        """Yield all samples, source by source. Raises ValueError for a task that a source has
-        not.
-        """
+        """Yield samples source by source. Raises ValueError for a task that a source has not."""
         alone = {"topic": self._topics, "choose_topics": self._choices}.get(self.options.task)
         if alone:
             for source in self.options.source:

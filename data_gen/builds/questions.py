@@ -72,9 +72,7 @@ class QuestionReader:
     def new(
         self, source: NamedPath, read: Iterable[QuestionRecord], stage: int = 0
     ) -> Iterator[QuestionRecord]:
-        """Yield those of a source's questions that are new, within its limit; to be read to its
-        end.
-        """
+        """Yield a source's new questions, within its limit; to be read to its end."""
         file = len(self.sources)
         new = (r for n, r in enumerate(read) if self._is_new(r, (stage, 0, file, n)))
         limit = self.caps.get(source.path, self.options.limit)

@@ -143,9 +143,7 @@ def report_shard(card: dict[str, Any], options: argparse.Namespace) -> None:
 
 
 def option_values(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that make the build what it is; of a path the file's name, wherever it
-    lies.
-    """
+    """Return the options that make the build what it is; of paths the names alone."""
     chosen = {k: v for k, v in vars(options).items() if k not in {*_NOT_OF_THE_BUILD, "arguments"}}
     return {name: _portable(name, value) for name, value in sorted(chosen.items())}
 
@@ -161,9 +159,7 @@ def _portable(name: str, value: Any) -> Any:
 
 
 def inputs(options: argparse.Namespace) -> list[dict[str, str]]:
-    """Return every file or folder that the build reads, with its sha256; '' for a data set of the
-    hub.
-    """
+    """Return each file or folder that the build reads with its sha256, '' for the hub's sets."""
     rows = []
     for option in _INPUTS:
         given = getattr(options, option, None) or []

@@ -167,9 +167,7 @@ class SubqReading:
             self.asked.finish()
 
     def _later_annotation(self, stages: list[_Stage]) -> LaterAnnotation:
-        """Return what each stage annotates, so that other shards' look-ups before it can be
-        repeated.
-        """
+        """Return what each stage annotates, so that other shards' look-ups can be repeated."""
         later = LaterAnnotation(self.work)
         for stage in stages:
             later.stage = stage.number

@@ -205,9 +205,7 @@ class TriplesReading:
             table.close()
 
     def _aligned_facts(self, source: NamedPath, corpus: PassageTable | None) -> DiskGroups:
-        """Return passages by their content, each with the facts that it states, over all
-        questions.
-        """
+        """Return passages by content, each with the facts that it states, over all questions."""
         aligned = DiskGroups(self.work)
         paths = [source.path, *(self.options.evidences if corpus else [])]
         for path in map(str, paths):

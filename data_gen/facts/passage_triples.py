@@ -36,8 +36,7 @@ def canonical_triples(
 
 
 def complete_with_weak(title: str, text: str, annotated: Sequence[Triple]) -> list[Triple]:
-    """Return annotated triples of a passage plus weak labels for the relations that they leave
-    out.
+    """Return a passage's annotated triples plus weak labels for relations that they leave out.
 
     Without a title there are none: they say of whom a weak label tells.
     """

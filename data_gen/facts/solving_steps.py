@@ -67,8 +67,7 @@ def _needs(evidences: Sequence[Triple], position: int) -> list[int]:
 
 
 def aligned_title(subject: str, titles: Sequence[str]) -> str | None:
-    """Return the passage title that an evidence's subject means: itself, or with what tells it
-    apart.
+    """Return the title that an evidence's subject means: itself, or with what tells it apart.
 
     "The Zone" is found as "The Zone (2017 film)", "Margaret of Henneberg" is not found as
     "Margaret of Holland, Countess of Henneberg".

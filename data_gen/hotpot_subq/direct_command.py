@@ -50,9 +50,7 @@ class Attempt:
 
 
 def read_right_ids(path: str | Path) -> set[str]:
-    """Return the ids of the questions that were answered right, of a file of attempts. Raises
-    RecordError.
-    """
+    """Return the ids of questions answered right, of a file of attempts. Raises RecordError."""
     return {attempt.id for attempt in read_records(path, Attempt) if attempt.right}
 
 

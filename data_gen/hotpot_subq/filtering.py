@@ -102,9 +102,7 @@ class DocumentFilter:
 def _decision(
     record: QuestionRecord, documents: Sequence[SupportingDocument], numbers: list[int] | None
 ) -> Decision:
-    """Return what follows from the numbers of the helpful documents, None where they cannot be
-    read.
-    """
+    """Return what follows from the helpful documents' numbers; None: they cannot be read."""
     if numbers is None:
         return Decision(record, UNREADABLE)
     if not numbers:
@@ -118,8 +116,7 @@ def _decision(
 
 
 def read_numbers(text: str, documents: int) -> list[int] | None:
-    """Return the document numbers that a text gives, each once; none for "none"; None for anything
-    else.
+    """Return the document numbers in a text, each once; [] for "none", None for anything else.
 
     Prose is not searched for numbers, nor is a number beyond the last document taken.
     """

@@ -124,9 +124,7 @@ class Labelling:
         return self._each(f"no retrieval: {name}", files, _no_retrieval)
 
     def answer_only(self, name: str, files: QuestionFiles) -> Iterator[RasSample]:
-        """Return the answering samples alone; with the triples of a step's document where there are
-        any.
-        """
+        """Return the answering samples alone, with a step's document's triples where known."""
 
         def made(record: QuestionRecord) -> tuple[str, list[RasSample]]:
             steps = document_steps(record, self.triples.of, self.options)

@@ -81,8 +81,7 @@ def checked_subquery(
     answers: Sequence[str],
     earlier: Sequence[str],
 ) -> tuple[str, str]:
-    """Return the sub-question in a teacher's text and what is wrong with it; nothing when it is
-    good.
+    """Return the sub-question in a teacher's text, and what is wrong with it ('' for nothing).
 
     Never raises. Checked is its form: that it is one English question of its own, names no answer
     of the main question that the main question does not name, and was not asked before. Whether

@@ -81,8 +81,7 @@ def weak_triples(
 
 
 def unlabelled_relations(text: str, triples: Collection[Triple]) -> list[str]:
-    """Return the relations of `CUES` that the text has a cue for and no triple, in the order of
-    `CUES`.
+    """Return the relations of `CUES`, in order, that the text has a cue for and no triple.
 
     `text` is a passage with its title in front, as the model reads it.
     """
@@ -93,9 +92,7 @@ def unlabelled_relations(text: str, triples: Collection[Triple]) -> list[str]:
 
 
 def _places_in_brackets(text: str) -> set[str]:
-    """Return whether places stand beside the dates of the life brackets, by their side of the
-    dash.
-    """
+    """Return whether places stand beside the dates of life brackets, by side of the dash."""
     parts = re.split(r"\s*[–—;]\s*|\s-\s", life_brackets(text))
     relations = ("place of birth", "place of death")
     return {

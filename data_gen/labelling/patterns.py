@@ -206,9 +206,7 @@ def is_person(text: str) -> bool:
 
 
 def by_names(text: str, verb: str) -> list[str]:
-    """Return the names after "<verb> by", with those joined by "and"; role words before a name are
-    skipped.
-    """
+    """Return the names after "<verb> by", also those joined by "and", without role words."""
     pattern = rf"(?:{verb})\s+by:?\s+{_ROLE}\"?(?P<a>{NAME})(?:(?:,? and|,|,? &)\s+(?P<b>{NAME}))?"
     match = re.search(pattern, text)
     if match is None:

@@ -117,9 +117,7 @@ def conditions_of_sentences(
 
 
 def _about(title: str, sentence: str) -> str:
-    """Return what a sentence says of the title, to be put behind it; '' where it is about
-    another.
-    """
+    """Return what a sentence says of the title, without it; '' where it is about another."""
     name = re.escape(_BRACKETS.sub("", title))
     family = re.escape(_BRACKETS.sub("", title).split(" ")[-1])
     # The name itself, or a fuller one that ends like it: 'Jeffrey Thomas Porcaro (1954) was'.

@@ -30,9 +30,7 @@ class PassageSearch:
         self._index.index(_tokens(texts), show_progress=False)
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[PassageRecord]]:
-        """Return the `top_k` best passages of each query, best first; those without a shared word
-        drop.
-        """
+        """Return each query's `top_k` best passages, best first; all share a word with it."""
         if not queries:
             return []
         count = min(top_k, len(self.passages))
@@ -58,9 +56,7 @@ class PassageFinder:
         return PassageSearch(self.passages)
 
     def find(self, subquery: str, answer: str) -> PassageRecord | None:
-        """Return the best of the first few passages (BM25) whose title the sub-question names and
-        whose text holds the answer; None where there is none.
-        """
+        """Return the best of the first passages whose title is asked and text holds the answer."""
         if not self.passages or not answer.strip():
             return None
         [found] = self._search.search([subquery], LOOKED_AT)
@@ -101,9 +97,7 @@ class Material:
     counts: Counter[str] = field(default_factory=Counter)
 
     def steps(self, record: QuestionRecord) -> list[QueryStep]:
-        """Return the question's steps; none, which is counted, where its annotation gives no
-        triplets.
-        """
+        """Return the question's steps; none, counted, if its annotation gives no triplets."""
         try:
             return query_steps(record, self.by_title)
         except NoQueryTripletsError as error:

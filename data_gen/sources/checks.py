@@ -38,9 +38,7 @@ def list_items(
 
 
 def as_objects(value: Any) -> Any:
-    """Return a dictionary of lists as the list of dictionaries it stands for; another value as it
-    is.
-    """
+    """Return a dictionary of lists as a list of dictionaries; another value as it is."""
     if not isinstance(value, Mapping) or not all(isinstance(v, list) for v in value.values()):
         return value
     rows = zip(*value.values(), strict=False)

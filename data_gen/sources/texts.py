@@ -35,8 +35,7 @@ def read_contract_triples(
 
 
 def file_subsets(path: str | Path, datasets: Collection[str] | None = None) -> list[dict[str, Any]]:
-    """Return the data sets and licences that a file's lines name, those of `datasets` alone where
-    given.
+    """Return the data sets and licences that a file's lines name, of `datasets` alone if given.
 
     Rows as `record_subsets` gives them.
     """
@@ -186,9 +185,7 @@ def _read_files(root: Path, files: list[Path], on_error: OnError | None) -> Iter
 
 
 def _entries(file: Path) -> Iterator[ElementTree.Element]:
-    """Yield each `entry`, taken out after use so that a large file never stands in memory
-    whole.
-    """
+    """Yield each `entry`, then drop it, so that a large file is never in memory whole."""
     above: list[ElementTree.Element] = []
     try:
         for event, element in ElementTree.iterparse(file, events=("start", "end")):

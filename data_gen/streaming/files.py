@@ -155,8 +155,7 @@ class Spool(Generic[SpooledT]):
 
 
 def sort_key(fraction: float, number: int = 0) -> str:
-    """Return a key that sorts as (fraction, number) does: their bits in hexadecimal digits, 28 of
-    them.
+    """Return 28 hexadecimal digits that sort as (fraction, number) does.
 
     fraction: not negative, as `hash_fraction` gives it; number: below 2**48, to break ties.
     """

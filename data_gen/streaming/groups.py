@@ -206,9 +206,7 @@ class FirstByKey:
         return verdicts
 
     def sizes_and_values(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]]:
-        """Yield how many entries each key has, and the first one's value; keys in no order, in
-        pieces.
-        """
+        """Yield each key's number of entries and first value; keys in no order, in pieces."""
         for entries, start, _ in self._groups():
             yield np.diff(np.append(start, len(entries))), entries["value"][start]
 

@@ -57,9 +57,7 @@ class RetryPolicy:
     longest_told_seconds: float = 3600.0
 
     def wait_seconds(self, failed_attempts: int, error: EngineError) -> float:
-        """Return how long to wait after so many failed attempts; at least what the endpoint asks
-        for.
-        """
+        """Return the wait after so many failed attempts, at least what the endpoint asks for."""
         longest = min(self.longest_seconds, self.base_seconds * 2 ** (failed_attempts - 1))
         return (told_seconds(error) or 0.0) + random.uniform(0.0, longest)
 

@@ -61,9 +61,7 @@ class CalendarDate:
 
 
 def random_date(rng: Random, first_year: int, last_year: int, year_only: float) -> CalendarDate:
-    """Return a date in a random style; `year_only` is the probability that only the year is
-    told.
-    """
+    """Return a date in a random style; `year_only`: how often the year alone is told."""
     year, month = rng.randint(first_year, last_year), rng.randint(1, 12)
     day = rng.randint(1, calendar.monthrange(year, month)[1])
     if rng.random() < year_only:

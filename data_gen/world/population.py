@@ -156,9 +156,7 @@ INVERSE_SHARE = 0.03
 
 
 def _spread(rng: Random, children: list[Entity], parents: list[Entity]) -> list[Entity]:
-    """Return a parent for each child, every parent at least once where there are children
-    enough.
-    """
+    """Return a parent for each child, every parent once if there are children enough."""
     own = [parents[i] if i < len(parents) else rng.choice(parents) for i in range(len(children))]
     rng.shuffle(own)
     return own

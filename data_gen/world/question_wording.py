@@ -209,9 +209,7 @@ YES_NO: tuple[YesNoWording, ...] = (
 
 @dataclass(frozen=True)
 class ComparisonWording:
-    """The wording of questions which of two entities of `kind` has the earlier or later date at the
-    end of `path`.
-    """
+    """The wording of which of two of `kind` has the earlier or later date at the path's end."""
 
     kind: Kind
     path: tuple[str, ...]

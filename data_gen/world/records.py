@@ -74,9 +74,7 @@ def _vocabulary(library: Library) -> dict[str, int]:
 
 
 def triple_of(world: World, fact: Fact) -> Triple:
-    """Return a fact as a triple, its subject by full name and its object as the passage writes
-    it.
-    """
+    """Return a fact as a triple: the subject's full name, the object as the passage has it."""
     return Triple(world.entities[fact.subject].name, fact.predicate, fact.surface)
 
 
