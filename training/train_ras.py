@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedModel
 
@@ -89,13 +90,13 @@ class RasRecipe(Recipe[RasSettings, RasSample]):
         return graph_samples(encoded, table)
 
     def untrained(
-        self, settings: RasSettings, config: GraphLLMConfig, backbone: PreTrainedModel | None = None
+        self, settings: RasSettings, config: Any, backbone: PreTrainedModel | None = None
     ) -> GraphLLM:
         """Return an untrained model."""
         if backbone is not None:
             # The tokenizer, which would say, is not needed for sizes.
             config = replace(config, graph_position=1)
-        return GraphLLM.from_config(config, backbone, settings.model.dtype.value)
+        return super().untrained(settings, config, backbone)
 
 
 RECIPE = RasRecipe()

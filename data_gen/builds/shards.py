@@ -55,17 +55,14 @@ class Reading(Protocol[ItemT_co]):
         ...
 
     def look_ups(self) -> Iterable[str]:
-        """Return sorted lines of `PassageTriples.look_ups`; asked as late."""
-        ...
+        """Return sorted lines of `PassageTriples.look_ups`, asked as late; none by default."""
+        return ()
 
 
 class DealtReading(Reading[ItemT_co], Protocol[ItemT_co]):
     """A reading of the sources, of which a shard's own part comes."""
 
-    @property
-    def deal(self) -> "Deal":
-        """Return what deals the records to shards."""
-        ...
+    deal: "Deal"
 
 
 class Deal:
@@ -187,15 +184,10 @@ def lines_and_sha256(path: Path) -> dict[str, Any]:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> dict[str, Any]:
-    """Write a file; how many lines it has and its sha256."""
-    digest, count = hashlib.sha256(), 0
-    with open(path, "wb") as handle:
-        for line in lines:
-            data = f"{line}\n".encode("ascii")
-            handle.write(data)
-            digest.update(data)
-            count += 1
-    return {"lines": count, "sha256": digest.hexdigest()}
+    """Write a file; returns how many lines it has and its sha256."""
+    with open(path, "w", encoding="ascii", newline="\n") as handle:
+        handle.writelines(f"{line}\n" for line in lines)
+    return lines_and_sha256(path)
 
 
 ItemT = TypeVar("ItemT", bound=Item)

@@ -39,7 +39,7 @@ class ComponentTrainer(Trainer):
     processes, so that every split of a batch gives the same gradient.
 
     Args:
-        module: what is trained; see `training.module.TrainedModule`.
+        module: what is trained.
         lengths: tokens of each training sample, for grouping.
         validate: measures the module on the validation set; its figures are logged.
         clock: time already used, for a training with a budget in minutes.
@@ -189,22 +189,20 @@ class ComponentTrainer(Trainer):
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW with its own learning rate for the graph encoder where the recipe gives one."""
         if self.optimizer is None:
+            assert self.model is not None
+            parameters = dict(self.model.named_parameters())
+            graph_rate = self.settings.graph_learning_rate or self.args.learning_rate
+            groups = [
+                {
+                    "params": [parameters[name] for name in names],
+                    "weight_decay": self.args.weight_decay if decay else 0.0,
+                    "lr": graph_rate if is_graph else self.args.learning_rate,
+                }
+                for (is_graph, decay), names in self._grouped_names().items()
+            ]
             optimizer_class, options = self.get_optimizer_cls_and_kwargs(self.args)
-            self.optimizer = optimizer_class(self._parameter_groups(), **options)
+            self.optimizer = optimizer_class(groups, **options)
         return self.optimizer
-
-    def _parameter_groups(self) -> list[dict[str, Any]]:
-        assert self.model is not None
-        parameters = dict(self.model.named_parameters())
-        graph_rate = self.settings.graph_learning_rate or self.args.learning_rate
-        return [
-            {
-                "params": [parameters[name] for name in names],
-                "weight_decay": self.args.weight_decay if decay else 0.0,
-                "lr": graph_rate if is_graph else self.args.learning_rate,
-            }
-            for (is_graph, decay), names in self._grouped_names().items()
-        ]
 
     def _grouped_names(self) -> dict[tuple[bool, bool], list[str]]:
         """Names of trained parameters by (of the graph encoder, with weight decay)."""
