@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from common.files import atomic_write
+from common.tables import markdown_table
 from data_gen.audits.findings import Finding, Place, Severity
 from data_gen.audits.inputs import SplitFile, fetch
 from data_gen.audits.run import Outcome
@@ -135,6 +136,5 @@ def _figures(figures: Any) -> list[str]:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    body = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
-    rule = ["---"] * len(columns)
-    return [f"| {' | '.join(cells)} |" for cells in (columns, rule, *body)]
+    body = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)
+    return markdown_table(columns, body)

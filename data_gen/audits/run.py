@@ -174,7 +174,12 @@ class Audit:
             for place, sample in read_again(self.files, self.table):
                 self.ras.see_again(place, sample)
         counts = [len(self.table.lines(file)) for file in range(len(self.files))]
-        return Outcome(self.kind, counts, self._findings(), self._figures())
+        figures = {
+            **(self.ras.figures(self.lengths) if self.ras else {}),
+            "tokens": self.lengths.figures(),
+            "sources": [s for card in card_files(self.files) for s in card_sources(card)],
+        }
+        return Outcome(self.kind, counts, self._findings(), figures)
 
     def _findings(self) -> list[Finding]:
         choice = self.settings.choice
@@ -191,10 +196,3 @@ class Audit:
             *self.lengths.findings(),
             *licence_findings(card_files(self.files)),
         ]
-
-    def _figures(self) -> dict[str, Any]:
-        return {
-            **(self.ras.figures(self.lengths) if self.ras else {}),
-            "tokens": self.lengths.figures(),
-            "sources": [s for card in card_files(self.files) for s in card_sources(card)],
-        }

@@ -2,7 +2,7 @@
 
 import functools
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -124,7 +124,12 @@ class UnsupportedSteps:
     def _without_document(
         self, first: np.ndarray, table: RecordTable, corpora: Sequence[Path]
     ) -> Finding:
-        searched, named = self._names.search(_passages(corpora))
+        texts = (
+            passage_text(passage.title, passage.text)
+            for path in corpora
+            for passage in tqdm(read_records(path, PassageRecord), desc=path.name, unit="passage")
+        )
+        searched, named = self._names.search(texts)
         keys = as_numpy(self._keys)[first]
         missing = np.isin(keys, searched) & ~np.isin(keys, named)
         return self._finding(
@@ -149,9 +154,3 @@ def _severity(kinds: np.ndarray) -> Severity:
     """Return a warning; an error where more steps than `HARMFUL_SHARE` are without support."""
     unsupported = np.isin(kinds, (Support.EMPTY, Support.ELSEWHERE)).sum()
     return Severity.ERROR if unsupported > HARMFUL_SHARE * len(kinds) else Severity.WARNING
-
-
-def _passages(corpora: Iterable[Path]) -> Iterable[str]:
-    for path in corpora:
-        for passage in tqdm(read_records(path, PassageRecord), desc=path.name, unit="passage"):
-            yield passage_text(passage.title, passage.text)

@@ -195,7 +195,7 @@ class SubqReading:
             )
             if self.deal.shard.owns(question.record.id):
                 self.counts.place = (stage.number, 1, question.number)
-                self._count(question.record, own, len(question.steps))
+                self._count(own, len(question.steps))
                 yield QuestionSamples((stage.number, question.number), question.record.id, own)
 
     def _ask(self, question: PreparedQuestion, asked: AskedWriter) -> None:
@@ -204,8 +204,10 @@ class SubqReading:
         for query, passages in question.retrieved.items():
             # A step in the question's own words is never asked in its own.
             if query == whole or wording(query) != wording(whole):
-                found = [*passages, *_gold(query, question)]
-                asked.add(query, [p for p in found if not is_stand_in(p)])
+                asks = [s for s in question.steps if wording(s.subquery) == wording(query)]
+                # The oracle may put these in where retrieval missed them.
+                own = [step.passage for step in asks if step.passage is not None]
+                asked.add(query, [p for p in (*passages, *own) if not is_stand_in(p)])
 
     def _read(self, passage: PassageRecord, subquery: str) -> Sequence[Triple]:
         """Return what a reader found, or of a passage made of annotation what one would find."""
@@ -225,7 +227,7 @@ class SubqReading:
     def _is_own(self, record: QuestionRecord) -> bool:
         return self.deal.owns(record.id, record)
 
-    def _count(self, record: QuestionRecord, samples: list[RasSample], steps: int) -> None:
+    def _count(self, samples: list[RasSample], steps: int) -> None:
         self.counts["questions"] += 1
         rounds = len(samples[-1].history)
         self.counts["steps asked for"] += max(rounds - 1, 0)
@@ -258,9 +260,3 @@ class SubqReading:
                 self.counts.count("questions", 1, stage, 1, number)
                 samples = no_retrieval_samples(record, instructed_question(record))
                 yield QuestionSamples((stage, number), record.id, samples)
-
-
-def _gold(query: str, question: PreparedQuestion) -> list[PassageRecord]:
-    """Return the passages that the oracle may put in where retrieval missed them."""
-    asks = [s for s in question.steps if wording(s.subquery) == wording(query)]
-    return [step.passage for step in asks if step.passage is not None]

@@ -190,14 +190,11 @@ def choose_dev(groups: Groups, fraction: float, seed: int) -> NDArray[np.bool_]:
     what is left is passed over, so that at most a share of `fraction` is chosen.
     """
     wanted = round(fraction * len(groups.of))
-    order = sorted(range(len(groups.keys)), key=lambda group: _position(groups, group, seed))
+    places = [hash_fraction(f"group/{key}", seed) for key in groups.keys]
+    order = sorted(range(len(places)), key=places.__getitem__)
     chosen = np.zeros(len(groups.keys), dtype=np.bool_)
     for group in order:
         if groups.sizes[group] <= wanted:
             chosen[group] = True
             wanted -= int(groups.sizes[group])
     return chosen[groups.of] if len(groups.of) else np.zeros(0, dtype=np.bool_)
-
-
-def _position(groups: Groups, group: int, seed: int) -> float:
-    return hash_fraction(f"group/{groups.keys[group]}", seed)

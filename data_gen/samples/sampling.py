@@ -122,7 +122,8 @@ class SampleChooser:
             self._states += 1
             self._questions.add(text_key(sample.question_id))
             return
-        steps, enough = _group(sample)
+        steps = min(len(sample.history), MOST_STEPS_APART)
+        enough = sample.label == PlanAction.SUFFICIENT
         self._groups[steps, enough] += 1
         place = hash_fraction(f"{sample.id}/balance", self._sampling.seed)
         row = [sample.id, self._count, steps, enough, text_key(sample.question_id).hex()]
@@ -163,10 +164,6 @@ class SampleChooser:
                 self._states += 1
                 self._questions.add(bytes.fromhex(question))
         return kept
-
-
-def _group(state: RasSample) -> tuple[int, bool]:
-    return min(len(state.history), MOST_STEPS_APART), state.label == PlanAction.SUFFICIENT
 
 
 def _kept_without_history(sample: RasSample, sampling: PlanSampling) -> bool:

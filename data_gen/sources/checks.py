@@ -102,7 +102,12 @@ def check_supporting_facts(record: QuestionRecord, where: str) -> None:
         if problem:
             field, remedy = f"supporting_facts[{position}]", "Correct the fact or skip the record"
             raise RecordError(where, field, problem, remedy)
-    _check_support_indices(record, where)
+    for position, step in enumerate(record.question_decomposition):
+        index = step.paragraph_support_idx
+        if index is not None and not 0 <= index < len(record.context):
+            field = f"question_decomposition[{position}].paragraph_support_idx"
+            problem = f"{index} is out of range (the context has {len(record.context)} paragraphs)"
+            raise RecordError(where, field, problem, "Correct the index or skip the record")
 
 
 def _fact_problem(title: str, index: int, sentences: dict[str, int]) -> str:
@@ -112,15 +117,6 @@ def _fact_problem(title: str, index: int, sentences: dict[str, int]) -> str:
     if not 0 <= index < sentences[title]:
         return f"sentence index {index} of {title!r} is out of range (0 to {sentences[title] - 1})"
     return ""
-
-
-def _check_support_indices(record: QuestionRecord, where: str) -> None:
-    for position, step in enumerate(record.question_decomposition):
-        index = step.paragraph_support_idx
-        if index is not None and not 0 <= index < len(record.context):
-            field = f"question_decomposition[{position}].paragraph_support_idx"
-            problem = f"{index} is out of range (the context has {len(record.context)} paragraphs)"
-            raise RecordError(where, field, problem, "Correct the index or skip the record")
 
 
 def check_triples(triples: list[Triple], field: str, where: str) -> None:

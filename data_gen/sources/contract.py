@@ -91,7 +91,8 @@ def arc_question(row: Row) -> QuestionRecord:
     question = reader.record.get("question")
     if isinstance(question, dict):
         inside = FieldReader(question, row.where)
-        stem, choices = inside.text("stem"), inside.items("choices", _labelled, _CHOICE)
+        stem = inside.text("stem")
+        choices = inside.items("choices", lambda c: (str(c["label"]), str(c["text"])), _CHOICE)
     else:
         stem, choices = reader.text("question"), _columns(reader)
     given = {
@@ -126,10 +127,6 @@ def has_short_answer(row: Row) -> bool:
     """Return whether a read passage's answer is a span or nothing; others are passed over."""
     # What is not an object goes on to `reading_question`, which says so.
     return not isinstance(row.value, dict) or not row.value.get("answer_form")
-
-
-def _labelled(value: Any) -> tuple[str, str]:
-    return str(value["label"]), str(value["text"])
 
 
 def _columns(reader: FieldReader) -> list[tuple[str, str]]:

@@ -173,7 +173,10 @@ class TeacherCaller:
                 self._stop_where_hopeless(error)
                 if attempt == policy.attempts or not is_transient(error):
                     bill.failed += 1
-                    self._count_failure(error)
+                    self._failed_in_a_row += 1
+                    most = max(self._limits.failures_in_a_row, 2 * self._limits.concurrency)
+                    if self._failed_in_a_row >= most:
+                        self.stop(f"{most} calls failed one after another, the last with: {error}")
                     raise CallFailedError(call, error) from error
                 self._require_going()
                 bill.retried += 1
@@ -249,9 +252,3 @@ class TeacherCaller:
         if told > self._limits.retries.longest_told_seconds:
             self.stop(f"the endpoint asks to wait {told:,.0f} seconds ({error})")
         self._not_before = max(self._not_before, time.monotonic() + told)
-
-    def _count_failure(self, error: EngineError) -> None:
-        self._failed_in_a_row += 1
-        most = max(self._limits.failures_in_a_row, 2 * self._limits.concurrency)
-        if self._failed_in_a_row >= most:
-            self.stop(f"{most} calls failed one after another, the last with: {error}")

@@ -60,17 +60,12 @@ class Figures:
             "hops": {str(hops): count for hops, count in sorted(self._hops.items())},
             "evidence_predicates": dict(sorted(self._asked.items())),
             "yes_no_answers": dict(sorted(self._answers.get("yes_no", Counter()).items())),
-            "vocabulary": _vocabulary(library),
+            "vocabulary": {
+                "predicates": len({fact.predicate for p in library.passages for fact, _ in p.told}),
+                "entity_names": len(library.world.entities),
+                "distinct_words": len({w for p in library.passages for w in p.text.split()}),
+            },
         }
-
-
-def _vocabulary(library: Library) -> dict[str, int]:
-    words = {word for passage in library.passages for word in passage.text.split()}
-    return {
-        "predicates": len({fact.predicate for p in library.passages for fact, _ in p.told}),
-        "entity_names": len(library.world.entities),
-        "distinct_words": len(words),
-    }
 
 
 def triple_of(world: World, fact: Fact) -> Triple:

@@ -1,5 +1,6 @@
 """A step is looked at before the optimizer takes it, by all processes together."""
 
+import math
 import statistics
 from collections import deque
 from collections.abc import Sequence
@@ -78,8 +79,8 @@ class StepGuard:
             LossSpikeError: the same.
         """
         values = torch.stack(list(losses)).tolist()
-        bad = [not _is_finite(value) for value in values]
-        bad_norm = grad_norm is not None and not _is_finite(float(grad_norm))
+        bad = [not math.isfinite(value) for value in values]
+        bad_norm = grad_norm is not None and not math.isfinite(grad_norm)
         mine = [float(any(bad)), float(bad_norm), 0.0 if any(bad) else sum(values)]
         any_bad, any_bad_norm, loss = summed(self.accelerator, mine)
         if any_bad:
@@ -88,9 +89,7 @@ class StepGuard:
         if any_bad_norm:
             raise NonFiniteLossError("the gradient", step, self._of_all(sample_ids))
         # Each process's loss is scaled up by their number.
-        self._check_spike(step, loss / self.accelerator.num_processes, sample_ids)
-
-    def _check_spike(self, step: int, loss: float, sample_ids: Sequence[list[str]]) -> None:
+        loss /= self.accelerator.num_processes
         if self.spike_factor and len(self.recent) >= AT_LEAST:
             usual = statistics.median(self.recent)
             if loss > self.spike_factor * usual:
@@ -100,7 +99,3 @@ class StepGuard:
     def _of_all(self, sample_ids: Sequence[list[str]]) -> list[str]:
         mine = [name for name in chain(*sample_ids) if name != FILLING_ID]
         return list(gather_object(mine)) if self.accelerator.num_processes > 1 else mine
-
-
-def _is_finite(value: float) -> bool:
-    return abs(value) < float("inf")

@@ -225,12 +225,9 @@ class ComponentTrainer(Trainer):
         if self.lr_scheduler is None:
             optimizer = optimizer or self.optimizer
             assert optimizer is not None
+            schedule, warmup = self.settings.schedule, self.settings.warmup_ratio
             self.lr_scheduler = build_scheduler(
-                optimizer,
-                self.settings.schedule,
-                self.settings.warmup_ratio,
-                num_training_steps,
-                self.clock,
+                optimizer, schedule, warmup, num_training_steps, self.clock
             )
             self._created_lr_scheduler = True
         return self.lr_scheduler

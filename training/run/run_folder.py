@@ -195,7 +195,8 @@ def claimed(output_dir: Path, resume: str) -> Iterator[None]:
         _clean(output_dir)
         if not resume:
             _make_way(output_dir)
-        _write(descriptor, {"host": socket.gethostname(), "process": os.getpid(), "since": _now()})
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        _write(descriptor, {"host": socket.gethostname(), "process": os.getpid(), "since": since})
         yield
         _write(descriptor, {})
     finally:
@@ -260,7 +261,3 @@ def _make_way(output_dir: Path) -> None:
     logger.warning("%s: checkpoints of an earlier, finished training are dropped", output_dir)
     for folder in found:
         shutil.rmtree(folder)
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")

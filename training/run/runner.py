@@ -199,11 +199,11 @@ def _train(prepared: Prepared, trainer: ComponentTrainer, progress: Progress) ->
 
 def plain_settings(settings: T2TSettings) -> dict[str, Any]:
     """The settings as JSON can hold them."""
-    return dict(json.loads(json.dumps(asdict(settings), default=_enum_name)))
 
+    def enum_name(value: Any) -> str:
+        return value.name if isinstance(value, Enum) else str(value)
 
-def _enum_name(value: Any) -> str:
-    return value.name if isinstance(value, Enum) else str(value)
+    return dict(json.loads(json.dumps(asdict(settings), default=enum_name)))
 
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
