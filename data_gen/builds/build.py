@@ -34,17 +34,22 @@ from data_gen.streaming.counts import CountTokens
 from data_gen.streaming.files import (
     ExternalSort,
     FirstFew,
-    Spooled,
     observed,
     output,
     sort_key,
     workspace,
 )
-from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
+from models.formats.records import (
+    ConditionSample,
+    InstructionSample,
+    RasSample,
+    Record,
+    TriplesSample,
+)
 
 logger = logging.getLogger(__name__)
 Sample = TypeVar("Sample", RasSample, TriplesSample, ConditionSample, InstructionSample)
-ItemT = TypeVar("ItemT", bound=Spooled)
+ItemT = TypeVar("ItemT", bound=Record)
 SampleT_co = TypeVar("SampleT_co", covariant=True)
 SeenT = TypeVar("SeenT", contravariant=True)
 

@@ -18,7 +18,8 @@ from data_gen.builds.cards import write_card
 from data_gen.builds.found import Found
 from data_gen.sources.arguments import NamedPath, source_file, source_sha256
 from data_gen.streaming.counts import Place
-from data_gen.streaming.files import Spooled, from_line, to_line
+from data_gen.streaming.files import from_line, to_line
+from models.formats.records import Record
 
 FORMAT = 1
 ITEMS, LOOK_UPS = "items.jsonl", "look_ups.txt"
@@ -26,7 +27,7 @@ _NOT_OF_THE_BUILD = {"out", "json", "shard"}
 _INPUTS = ("source", "corpus", "triples", "no_retrieval", "exclude", "evidences")
 
 
-class Item(Spooled, Protocol):
+class Item(Record, Protocol):
     """One record's part of a build, dealt to a shard by its id and ordered by its place."""
 
     @property
@@ -40,7 +41,7 @@ class Item(Spooled, Protocol):
         ...
 
 
-ItemT_co = TypeVar("ItemT_co", bound=Spooled, covariant=True)
+ItemT_co = TypeVar("ItemT_co", bound=Record, covariant=True)
 
 
 class Reading(Protocol[ItemT_co]):
@@ -77,7 +78,7 @@ class Deal:
         self.count = self.own = 0
         self._digest = hashlib.sha256()
 
-    def owns(self, record_id: str, record: Spooled) -> bool:
+    def owns(self, record_id: str, record: Record) -> bool:
         """Return whether the record, dealt now under this id, is the shard's own."""
         own = self.shard.owns(record_id)
         self.count += 1

@@ -20,7 +20,7 @@ from data_gen.teacher.prompts import DIRECT_VERSION, Asker, TeacherCall, direct_
 from evaluation.answers import exact_match
 from inference.engines.contract import Request, Sampling
 from models.formats.fields import FieldReader
-from models.formats.records import QuestionRecord, read_records
+from models.formats.records import QuestionRecord, Record, read_records
 
 MAX_NEW_TOKENS = 32
 STAGE = "direct"
@@ -29,7 +29,7 @@ RIGHT, WRONG = "answered right", "answered wrong"
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Attempt(Record):
     """The base model's answer to a question, and whether it is an answer of the record."""
 
     id: str
@@ -43,10 +43,6 @@ class Attempt:
         if not isinstance(reader.record.get("right"), bool):
             raise reader.fail("right", "is not true or false", "Write true or false")
         return cls(reader.text("id"), reader.text("prediction", ""), reader.record["right"])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads back."""
-        return dict(vars(self))
 
 
 def read_right_ids(path: str | Path) -> set[str]:
