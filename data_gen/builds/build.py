@@ -1,7 +1,7 @@
 """The course of every build: records, samples, splits and card, of one reading or of merged shards.
 
 A kind of build (`Build`) says what is its own: its options, how its sources are read, how samples
-are chosen of what was read, their figures and what its card tells. `run_build` is the command.
+are chosen of what was read, their figures, what its card tells. `build_command` is its main.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tqdm import tqdm
 
-from common.commands import command_parser, log_warnings
+from common.commands import command_parser, log_warnings, one_line_errors
 from common.files import atomic_write
 from common.shards import WHOLE, Shard
 from common.tables import report
@@ -216,24 +216,31 @@ def parse_build(
     return options
 
 
-def run_build(
-    kind: type[Build[Any, Any]], description: str | None, arguments: Sequence[str] | None
-) -> None:
-    """Run the command of a build: the whole of it, or with --shard a part."""
-    options = parse_build(kind, description, arguments)
-    log_warnings(options)
-    shard = getattr(options, "shard", None)
-    with output(options.out) as (folder, work):
-        build = kind(options, work)
-        read = build.reading(shard or WHOLE)
+def build_command(kind: type[Build[Any, Any]], description: str | None) -> Callable[..., None]:
+    """Return the main of a build's command, which makes the whole of it or, with --shard, a part.
+
+    description: the command's own, for its help.
+    """
+
+    @one_line_errors(OSError, ValueError)
+    def main(arguments: Sequence[str] | None = None) -> None:
+        """Run the command."""
+        options = parse_build(kind, description, arguments)
+        log_warnings(options)
+        shard = getattr(options, "shard", None)
+        with output(options.out) as (folder, work):
+            build = kind(options, work)
+            read = build.reading(shard or WHOLE)
+            if shard:
+                card = write_shard(folder, kind.name, options, read)
+            else:
+                card = build.finish(read, folder)
         if shard:
-            card = write_shard(folder, kind.name, options, read)
+            report_shard(card, options)
         else:
-            card = build.finish(read, folder)
-    if shard:
-        report_shard(card, options)
-    else:
-        build.report(card)
+            build.report(card)
+
+    return main
 
 
 def write_splits(
