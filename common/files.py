@@ -98,7 +98,6 @@ def _replace_directory(temporary: Path, path: Path) -> None:
 
 
 def _sync_tree(folder: Path) -> None:
-    """Write everything in a folder through to the disk."""
     for path in folder.rglob("*"):
         if path.is_file() or path.is_dir():
             _sync(path)
@@ -159,7 +158,6 @@ class AppendLog:
 
 
 def _drop_torn_line(path: Path) -> None:
-    """Cut off what follows the last line end."""
     with path.open("rb+") as handle:
         content = handle.read()
         whole = content.rfind(b"\n") + 1

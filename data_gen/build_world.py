@@ -87,7 +87,6 @@ def _write_questions(
     fractions: Sequence[float],
     progress: bool,
 ) -> Figures:
-    """Write each question to the file of its split as it is made."""
     writer, figures = QuestionWriter(library, seed), Figures()
     drafts = make_questions(library, count, seed)
     bar = tqdm(drafts, total=count, desc="questions", unit="q", disable=not progress)

@@ -239,7 +239,6 @@ class SubqueryWriting:
 
 
 def _document(record: QuestionRecord, index: int) -> tuple[str, str]:
-    """Return the title and text of a paragraph."""
     title, sentences = record.context[index]
     return title, " ".join(sentence.strip() for sentence in sentences)
 

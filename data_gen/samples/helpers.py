@@ -168,8 +168,7 @@ def _passages(
 ) -> list[PassageRecord]:
     """Return a prompt's passages, best first: with the step's own, or none that tells."""
     options = material.options
-    [found] = search.search([step.asked.proposition], len(search.passages))
-    ranked = [*found, *(passage for passage in search.passages if passage not in found)]
+    ranked = search.ranked(step.asked.proposition)
     own = passage_origin(gold)
     silent = [p for p in ranked if passage_origin(p) != own and not _tells(p, step)]
     if silent and material.chance(f"{key}/nothing", options.nothing_rate):

@@ -40,6 +40,11 @@ class PassageSearch:
             for row, row_scores in zip(found, scores, strict=True)
         ]
 
+    def ranked(self, query: str) -> list[PassageRecord]:
+        """Return all passages, those found for the query first."""
+        [found] = self.search([query], len(self.passages))
+        return [*found, *(passage for passage in self.passages if passage not in found)]
+
 
 def _tokens(texts: Sequence[str]) -> list[list[str]]:
     return [words or ["<none>"] for words in tokenize(texts, stemmed=False)]

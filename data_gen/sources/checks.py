@@ -111,7 +111,6 @@ def check_supporting_facts(record: QuestionRecord, where: str) -> None:
 
 
 def _fact_problem(title: str, index: int, sentences: dict[str, int]) -> str:
-    """Return what is wrong with one supporting fact; empty when nothing is."""
     if title not in sentences:
         return f"no paragraph in the context is titled {title!r}"
     if not 0 <= index < sentences[title]:
