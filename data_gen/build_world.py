@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Build a fictional world: a corpus, its gold triples, and multi-hop questions with evidence."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

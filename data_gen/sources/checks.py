@@ -103,10 +103,10 @@ def check_supporting_facts(record: QuestionRecord, where: str) -> None:
             field, remedy = f"supporting_facts[{position}]", "Correct the fact or skip the record"
             raise RecordError(where, field, problem, remedy)
     for position, step in enumerate(record.question_decomposition):
-        index = step.paragraph_support_idx
-        if index is not None and not 0 <= index < len(record.context):
+        place = step.paragraph_support_idx
+        if place is not None and not 0 <= place < len(record.context):
             field = f"question_decomposition[{position}].paragraph_support_idx"
-            problem = f"{index} is out of range (the context has {len(record.context)} paragraphs)"
+            problem = f"{place} is out of range (the context has {len(record.context)} paragraphs)"
             raise RecordError(where, field, problem, "Correct the index or skip the record")
 
 

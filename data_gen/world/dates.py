@@ -1,7 +1,5 @@
 """Calendar dates with the style in which a passage writes them."""
 
-from __future__ import annotations
-
 import calendar
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Invented names, built from syllables so that none is taken from the real world."""
 
-from __future__ import annotations
-
 from random import Random
 
 # Plain syllables cost a tokenizer fewer pieces than clusters do, and a small model copies them.

@@ -1,7 +1,5 @@
 """Questions about two entities, and questions that hold all that their answer needs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from random import Random
 

@@ -1,7 +1,5 @@
 """The whole world from a seed: places, persons, their families, lives, organisations and works."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from random import Random
 

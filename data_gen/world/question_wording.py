@@ -1,7 +1,5 @@
 """Ways of asking for each relation; `{x}` is a name or a phrase for what is asked about."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from random import Random
 

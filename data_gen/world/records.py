@@ -1,7 +1,5 @@
 """A world in the form of the data contracts, and the counts that its card tells."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from random import Random

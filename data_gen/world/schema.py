@@ -1,7 +1,5 @@
 """Kinds of entities and the facts that may be said of each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 
