@@ -29,11 +29,6 @@ MOST_QUESTIONS = 1_000_000
 LEAST_DEFAULT_ENTITIES = 200
 
 
-def default_entities(questions: int) -> int:
-    """1.2 entities a question, and never fewer than a small world needs."""
-    return max(LEAST_DEFAULT_ENTITIES, round(1.2 * questions))
-
-
 def build_world(
     questions: int,
     seed: int,
@@ -55,7 +50,8 @@ def build_world(
         raise ValueError(f"--entities {entities}: give at least {MINIMUM_ENTITIES}")
     check_fractions(fractions)
     _check_folder(out, overwrite)
-    world = build_population(entities or default_entities(questions), seed)
+    entities = entities or max(LEAST_DEFAULT_ENTITIES, round(1.2 * questions))
+    world = build_population(entities, seed)
     library = Library(world, write_passages(world, seed))
     with atomic_directory(out) as folder:
         write_records(folder / "corpus.jsonl", map(passage_record, library.passages))

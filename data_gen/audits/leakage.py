@@ -128,15 +128,10 @@ class SharedFacts:
         return replace(finding, of=of, unit="questions")
 
 
-def split_numbers(table: RecordTable, files: Sequence[SplitFile]) -> Hashes:
-    """Return the number of each record's split."""
-    of_file = np.array([SPLITS.index(file.split) for file in files], dtype=np.uint64)
-    return of_file[table.files().astype(np.intp)]
-
-
 def split_leakage(table: RecordTable, files: Sequence[SplitFile], choice: Choice) -> list[Finding]:
     """Return questions or passages in more than one split: by id, and by wording of other ids."""
-    splits = split_numbers(table, files)
+    of_file = np.array([SPLITS.index(file.split) for file in files], dtype=np.uint64)
+    splits = of_file[table.files().astype(np.intp)]
     owners, wordings = table.column("owner"), table.column("wording")
     shared = keys_with_two_values(owners, splits)
     by_id = np.isin(owners, shared)

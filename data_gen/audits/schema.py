@@ -109,13 +109,6 @@ class Schema:
         return [broken, blank, labels] if self.plans else [broken, blank]
 
 
-def shown_triples(sample: RasSample | TriplesSample) -> list[Triple]:
-    """Return the triples of a history, or those that are the label."""
-    if isinstance(sample, TriplesSample):
-        return sample.triples
-    return [triple for step in sample.history for triple in step.triples]
-
-
 def is_self_loop(triple: Triple) -> bool:
     """Return whether subject and object are one name; "Dawn (album)" and "Dawn" are two."""
     return plain_words(triple.subject) == plain_words(triple.object)
@@ -131,11 +124,15 @@ class EmptyTriples:
 
     def see(self, seen: Seen) -> None:
         """Count one sample."""
-        triples = shown_triples(seen.record)
+        sample: RasSample | TriplesSample = seen.record
+        if isinstance(sample, TriplesSample):
+            triples = sample.triples
+        else:
+            triples = [triple for step in sample.history for triple in step.triples]
         self._samples += bool(triples)
         if loop := next(filter(is_self_loop, triples), None):
             self._loops.offer(Example((seen.place,), " | ".join(vars(loop).values())))
-        if isinstance(seen.record, TriplesSample):
+        if isinstance(sample, TriplesSample):
             self._texts += 1
             if not triples:
                 self._empty.offer(Example((seen.place,)))

@@ -7,6 +7,7 @@ are chosen of what was read, their figures, what its card tells. `build_command`
 import argparse
 import json
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,17 +19,16 @@ from tqdm import tqdm
 
 from common.commands import command_parser, log_warnings, one_line_errors
 from common.files import atomic_write
-from common.shards import WHOLE, Shard
+from common.shards import WHOLE, Shard, shard
 from common.tables import report
 from data_gen.builds.cards import token_counter, write_card
 from data_gen.builds.shards import (
     DealtReading,
     Reading,
-    add_shard_option,
     report_shard,
     write_shard,
 )
-from data_gen.sources.arguments import add_common_options, parse_options
+from data_gen.sources.arguments import add_common_options
 from data_gen.sources.splits import SPLITS, hash_fraction, split_of
 from data_gen.streaming.counts import CountTokens
 from data_gen.streaming.files import (
@@ -210,8 +210,13 @@ def parse_build(
     kind.add_options(parser)
     add_common_options(parser)
     if kind.shards:
-        add_shard_option(parser)
-    options = parse_options(parser, arguments)
+        parser.add_argument(
+            "--shard", type=shard, metavar="I/N",
+            help="make part I of N, from 1; data_gen/merge_shards.py puts the parts together",
+        )  # fmt: skip
+    # As they were given, for a shard's card.
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(given, argparse.Namespace(arguments=given))
     kind.check_options(parser, options)
     return options
 
@@ -227,15 +232,15 @@ def build_command(kind: type[Build[Any, Any]], description: str | None) -> Calla
         """Run the command."""
         options = parse_build(kind, description, arguments)
         log_warnings(options)
-        shard = getattr(options, "shard", None)
+        part = getattr(options, "shard", None)
         with output(options.out) as (folder, work):
             build = kind(options, work)
-            read = build.reading(shard or WHOLE)
-            if shard:
+            read = build.reading(part or WHOLE)
+            if part:
                 card = write_shard(folder, kind.name, options, read)
             else:
                 card = build.finish(read, folder)
-        if shard:
+        if part:
             report_shard(card, options)
         else:
             build.report(card)

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tqdm import tqdm
 
-from common.shards import Shard, ShardError, check_numbers, shard
+from common.shards import Shard, ShardError, check_numbers
 from common.tables import report
 from data_gen.builds.cards import write_card
 from data_gen.builds.found import Found
@@ -90,14 +90,6 @@ class Deal:
     def to_json(self) -> dict[str, object]:
         """Return what the shard's card says of it."""
         return {"own": self.own, "all": self.count, "sha256": self._digest.hexdigest()}
-
-
-def add_shard_option(parser: argparse.ArgumentParser) -> None:
-    """The option of the builders that can make a part of their build."""
-    parser.add_argument(
-        "--shard", type=shard, metavar="I/N",
-        help="make part I of N, from 1; data_gen/merge_shards.py puts the parts together",
-    )  # fmt: skip
 
 
 def write_shard(

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,14 +102,6 @@ def add_question_options(parser: argparse.ArgumentParser, limited: str) -> None:
         "--cap", action="append", default=[], metavar="PATH=N",
         help="at most N questions of that file, chosen by a hash of their ids",
     )  # fmt: skip
-
-
-def parse_options(
-    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
-) -> argparse.Namespace:
-    """Return the options, with the arguments as given (or the process's) as `arguments`."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    return parser.parse_args(given, argparse.Namespace(arguments=given))
 
 
 class SkippedRecords:

@@ -28,11 +28,8 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 # What every other call would meet too.
 HOPELESS = (AccessError, EngineClosedError, UnknownAdapterError, UnsupportedRequestError)
-
-
-def is_transient(error: EngineError) -> bool:
-    """Return whether the same call may succeed later."""
-    return isinstance(error, TransientError | DeadlineExceededError | EngineDiedError)
+# After these the same call may succeed later.
+TRANSIENT = (TransientError, DeadlineExceededError, EngineDiedError)
 
 
 def may_be_billed(error: EngineError) -> bool:
@@ -171,7 +168,7 @@ class TeacherCaller:
                 return await self._attempt(key, call, bill)
             except EngineError as error:
                 self._stop_where_hopeless(error)
-                if attempt == policy.attempts or not is_transient(error):
+                if attempt == policy.attempts or not isinstance(error, TRANSIENT):
                     bill.failed += 1
                     self._failed_in_a_row += 1
                     most = max(self._limits.failures_in_a_row, 2 * self._limits.concurrency)
