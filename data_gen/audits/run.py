@@ -174,12 +174,14 @@ class Audit:
             for place, sample in read_again(self.files, self.table):
                 self.ras.see_again(place, sample)
         counts = [len(self.table.lines(file)) for file in range(len(self.files))]
+        # First the findings, which count the last lengths.
+        findings = self._findings()
         figures = {
             **(self.ras.figures(self.lengths) if self.ras else {}),
             "tokens": self.lengths.figures(),
             "sources": [s for card in card_files(self.files) for s in card_sources(card)],
         }
-        return Outcome(self.kind, counts, self._findings(), figures)
+        return Outcome(self.kind, counts, findings, figures)
 
     def _findings(self) -> list[Finding]:
         choice = self.settings.choice
