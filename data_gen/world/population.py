@@ -4,9 +4,8 @@ from collections import defaultdict
 from random import Random
 
 from data_gen.world import names as patterns
-from data_gen.world.dates import random_date
 from data_gen.world.names import NameMaker
-from data_gen.world.schema import Entity, Kind, World, entity_counts
+from data_gen.world.schema import Entity, Kind, World, entity_counts, random_date
 
 FILM_GENRES = ("drama", "comedy", "thriller", "western", "science fiction", "horror", "romance")
 NOVEL_GENRES = ("crime", "fantasy", "historical", "adventure", "gothic", "satirical")

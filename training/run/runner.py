@@ -23,7 +23,7 @@ from common.tables import emit_json
 from models.files.backbone import resolve_dtype
 from models.parts.adapters import trainable_bytes
 from models.processors.passages import InputLimitError
-from training.fit.command import add_fit_options, estimate
+from training.fit.estimate import add_fit_options, estimate
 from training.loop.callbacks import EarlyStopping, Progress, TensorBoard
 from training.loop.guards import DataWorkerError
 from training.loop.preemption import (
