@@ -124,27 +124,10 @@ def add_offices(world: World, rng: Random) -> None:
 
 
 OCCUPATIONS = (
-    "painter",
-    "botanist",
-    "violinist",
-    "architect",
-    "journalist",
-    "chemist",
-    "lawyer",
-    "actor",
-    "engineer",
-    "poet",
-    "surgeon",
-    "historian",
-    "photographer",
-    "economist",
-    "geologist",
-    "translator",
-    "sculptor",
-    "astronomer",
-    "playwright",
-    "librarian",
-)
+    "painter", "botanist", "violinist", "architect", "journalist", "chemist", "lawyer", "actor",
+    "engineer", "poet", "surgeon", "historian", "photographer", "economist", "geologist",
+    "translator", "sculptor", "astronomer", "playwright", "librarian",
+)  # fmt: skip
 AWARD_PATTERNS = ("{root} Prize", "{root} Medal", "Order of {root}", "{root} Award")
 FIRST_BIRTH_YEAR, LAST_BIRTH_YEAR = 1880, 2000
 # Told in the object's passage and not in the subject's: one such fact in thirty-three.
