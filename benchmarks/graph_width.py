@@ -29,8 +29,7 @@ from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.parts.graph import graph_texts
 from models.parts.graph_encoder import GraphEncoderConfig
 from training.loop.sampler import LengthGroupedSampler
-from training.recipe.graph_samples import graph_samples
-from training.recipe.samples import Collator, TrainingSample, choose
+from training.recipe.samples import Collator, TrainingSample, choose, graph_samples
 from training.run.validation import validation_loss
 
 HEADS = 4

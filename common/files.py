@@ -5,8 +5,8 @@ import glob
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,17 +22,16 @@ def atomic_write(path: str | Path) -> Iterator[TextIO]:
     """Open a text file for writing that takes its name only when the block ends without error."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = _beside(path)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+        with open(temporary, "x", encoding="utf-8") as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        os.replace(temporary, path)
         _sync(path.parent)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -40,15 +39,16 @@ def atomic_write(path: str | Path) -> Iterator[TextIO]:
 def atomic_directory(path: str | Path) -> Iterator[Path]:
     """Give a temporary folder that replaces `path` when the block ends without error.
 
-    A folder that stood there is kept until the new one is whole. All of it is on the disk before
-    it takes its name.
+    A folder that stood there is kept until the new one is whole. All of it is on the disk, with the
+    permissions that the user's umask leaves, before it takes its name.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    temporary = _beside(path)
+    temporary.mkdir()
     try:
         yield temporary
-        os.chmod(temporary, 0o755)
+        _open_to_umask(temporary)
         _sync_tree(temporary)
         _replace_directory(temporary, path)
         _sync(path.parent)
@@ -69,12 +69,25 @@ def remove_leftovers(path: str | Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _beside(path: Path) -> Path:
+    return path.parent / f".{path.name}.{secrets.token_hex(8)}"
+
+
+def _open_to_umask(folder: Path) -> None:
+    # Safetensors makes its files readable by their owner alone; the folder has what umask leaves.
+    left = folder.stat().st_mode & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.chmod(path.stat().st_mode | left)
+
+
 def _replace_directory(temporary: Path, path: Path) -> None:
     """Rename `temporary` to `path`, moving an older folder aside first."""
     if not path.exists():
         os.replace(temporary, path)
         return
-    retired = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
+    retired = _beside(path.with_name(f"{path.name}.old"))
+    retired.mkdir()
     os.replace(path, retired / "old")
     try:
         os.replace(temporary, path)
@@ -85,7 +98,6 @@ def _replace_directory(temporary: Path, path: Path) -> None:
 
 
 def _sync_tree(folder: Path) -> None:
-    """Write everything in a folder through to the disk."""
     for path in folder.rglob("*"):
         if path.is_file() or path.is_dir():
             _sync(path)
@@ -146,7 +158,6 @@ class AppendLog:
 
 
 def _drop_torn_line(path: Path) -> None:
-    """Cut off what follows the last line end."""
     with path.open("rb+") as handle:
         content = handle.read()
         whole = content.rfind(b"\n") + 1

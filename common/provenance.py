@@ -61,9 +61,7 @@ def _quoted(word: str) -> str:
 
 
 def portable_path(word: str) -> str:
-    """Return one word of a command, or a path, without a machine's folders; see
-    `portable_command`.
-    """
+    """Return one word of a command, or a path, without a machine's folders."""
     name, equals, value = word.partition("=")
     if equals and re.fullmatch(r"[\w.-]+", name):
         return f"{name}={portable_path(value)}"
@@ -101,9 +99,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def data_files(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """Return sha256 and number of records (lines that are not empty) of each file, by portable
-    path.
-    """
+    """Return the sha256 and number of records (lines with text) of files, by portable path."""
     return {portable_path(_absolute(path)): _described(path) for path in dict.fromkeys(paths)}
 
 
@@ -146,9 +142,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Return processor, its cores and flags for bfloat16, memory in GiB, GPUs, threads asked
-    for.
-    """
+    """Return processor, cores, bfloat16 flags, memory in GiB, GPUs, threads asked for."""
     described = _cpu_info()
     flags = set((described.get("flags") or described.get("Features") or "").split())
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

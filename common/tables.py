@@ -4,7 +4,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,12 @@ from rich.text import Text
 
 # Wide enough for a table of scores when the output goes to a file.
 _WIDTH_WITHOUT_TERMINAL = 140
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Return the lines of a table in Markdown; each cell as its text."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return [f"| {' | '.join(map(str, line))} |" for line in lines]
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

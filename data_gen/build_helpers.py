@@ -8,18 +8,10 @@ App. C.2), decompose and resolve (T²RAG §4.3), judge_gap (Trig-Nav §3.2), top
 a world alone), choose_topics (TH-RAG App. A.4 and A.5, of `choices=FILE` alone, which
 inference/offer_topics.py writes). All samples of a question, or of an entity, are in one split."""
 
-from collections.abc import Sequence
-
-from common.commands import one_line_errors
-from data_gen.builds.build import run_build
+from data_gen.builds.build import build_command
 from data_gen.builds.helpers import HelpersBuild
 
-
-@one_line_errors(OSError, ValueError)
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command."""
-    run_build(HelpersBuild, __doc__, arguments)
-
+main = build_command(HelpersBuild, __doc__)
 
 if __name__ == "__main__":
     main()

@@ -57,11 +57,6 @@ def _supporting_only(record: QuestionRecord) -> QuestionRecord:
     return replace(record, context=[item for item in record.context if item[0] in titles])
 
 
-def changed_share(before: Sequence[QuestionRecord], after: Sequence[QuestionRecord]) -> float:
-    """Share of questions whose wording names another entity now."""
-    return sum(a.question != b.question for a, b in zip(before, after, strict=True)) / len(before)
-
-
 @one_line_errors(OSError, ValueError)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
@@ -85,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with atomic_directory(options.out) as folder:
         for name, (questions, passages, full) in variants.items():
             write_variant(folder / name, questions, passages, full)
+    changed = sum(a.question != b.question for a, b in zip(records, shuffled, strict=True))
     kinds = Counter(found.type for found in shuffle.by_title.values())
     figures = {
         "questions": len(records),
@@ -93,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "passages, full": len(corpus),
         **{f"entities: {kind}": count for kind, count in kinds.most_common(8)},
         "further types of entities": max(len(kinds) - 8, 0),
-        "questions that name another entity": round(changed_share(records, shuffled), 3),
+        "questions that name another entity": round(changed / len(records), 3),
     }
     rows = [[name, value] for name, value in figures.items()]
     report("HotpotQA variants", ["what", "count"], rows, options, figures)

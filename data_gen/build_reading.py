@@ -8,18 +8,10 @@ Writes DIR/{train,dev,test}.jsonl (InstructionSample of the task `read`), card.j
 All samples of a page, of a question or of a text are in one split.
 """
 
-from collections.abc import Sequence
-
-from common.commands import one_line_errors
-from data_gen.builds.build import run_build
+from data_gen.builds.build import build_command
 from data_gen.builds.reading import ReadingBuild
 
-
-@one_line_errors(OSError, ValueError)
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command."""
-    run_build(ReadingBuild, __doc__, arguments)
-
+main = build_command(ReadingBuild, __doc__)
 
 if __name__ == "__main__":
     main()

@@ -6,18 +6,10 @@
 Writes DIR/{train,dev,test}.jsonl (RasSample), card.json and card.md. Several --source options
 may share a NAME; a corpus serves every source of its NAME."""
 
-from collections.abc import Sequence
-
-from common.commands import one_line_errors
-from data_gen.builds.build import run_build
+from data_gen.builds.build import build_command
 from data_gen.builds.subq import SubqBuild
 
-
-@one_line_errors(OSError, ValueError)
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command."""
-    run_build(SubqBuild, __doc__, arguments)
-
+main = build_command(SubqBuild, __doc__)
 
 if __name__ == "__main__":
     main()

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Build a fictional world: a corpus, its gold triples, and multi-hop questions with evidence."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging
@@ -31,11 +29,6 @@ MOST_QUESTIONS = 1_000_000
 LEAST_DEFAULT_ENTITIES = 200
 
 
-def default_entities(questions: int) -> int:
-    """1.2 entities a question, and never fewer than a small world needs."""
-    return max(LEAST_DEFAULT_ENTITIES, round(1.2 * questions))
-
-
 def build_world(
     questions: int,
     seed: int,
@@ -57,7 +50,8 @@ def build_world(
         raise ValueError(f"--entities {entities}: give at least {MINIMUM_ENTITIES}")
     check_fractions(fractions)
     _check_folder(out, overwrite)
-    world = build_population(entities or default_entities(questions), seed)
+    entities = entities or max(LEAST_DEFAULT_ENTITIES, round(1.2 * questions))
+    world = build_population(entities, seed)
     library = Library(world, write_passages(world, seed))
     with atomic_directory(out) as folder:
         write_records(folder / "corpus.jsonl", map(passage_record, library.passages))
@@ -87,7 +81,6 @@ def _write_questions(
     fractions: Sequence[float],
     progress: bool,
 ) -> Figures:
-    """Write each question to the file of its split as it is made."""
     writer, figures = QuestionWriter(library, seed), Figures()
     drafts = make_questions(library, count, seed)
     bar = tqdm(drafts, total=count, desc="questions", unit="q", disable=not progress)

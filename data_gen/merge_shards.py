@@ -16,7 +16,7 @@ from typing import Any
 from common.commands import add_output_options, command_parser, log_warnings, one_line_errors
 from data_gen.builds.build import Build, parse_build
 from data_gen.builds.conditions import ConditionsBuild
-from data_gen.builds.shard_check import MergedShards, open_shards
+from data_gen.builds.shards import MergedShards, open_shards
 from data_gen.builds.subq import SubqBuild
 from data_gen.builds.triples_files import TriplesBuild
 from data_gen.streaming.files import output

@@ -107,9 +107,7 @@ class QuestionSplit:
         return found.groups()
 
     def _fill_up(self) -> None:
-        """Take questions by a hash out of the groups that are left, where whole groups are too
-        few.
-        """
+        """Take questions by a hash out of the groups left, where whole groups are too few."""
         wanted = round(self.options.dev_fraction * len(self.dev))
         missing = wanted - int(self.dev.sum())
         if missing <= TOLERANCE * wanted:

@@ -272,9 +272,12 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
         Returns:
             `loss`; `logits` of the label positions alone [L, vocabulary], none while training.
         """
-        return causal_loss(
-            self.model, attention_mask, labels, num_items_in_batch, input_ids=input_ids
-        )
+        inputs = {"input_ids": input_ids, **self.prompt_inputs()}
+        return causal_loss(self.model, attention_mask, labels, num_items_in_batch, **inputs)
+
+    def prompt_inputs(self) -> dict[str, Any]:
+        """Return what a learned prompt adds to the backbone's inputs."""
+        return {}
 
     def generate(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Tensor:
         """Generate with the backbone's own `generate`; prompts of a causal model pad left."""

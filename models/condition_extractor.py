@@ -9,10 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.modeling_outputs import CausalLMOutput
 
 from models.component import ComponentConfig, ComponentModel
-from models.parts.adapters import backbone_autocast, causal_loss
+from models.parts.adapters import backbone_autocast
 from models.parts.deep_prompt import (
     DeepPrompt,
     PromptStates,
@@ -107,39 +106,17 @@ class ConditionExtractor(ComponentModel[ConditionExtractorConfig]):
         with backbone_autocast(self.backbone):
             return self.prompt.states(self.backbone)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        labels: Tensor,
-        num_items_in_batch: Tensor | int | None = None,
-    ) -> CausalLMOutput:
-        """Compute the token-weighted loss of a batch (eq. 11).
-
-        Args:
-            input_ids, attention_mask: [B, T].
-            labels: [B, T] aligned with input_ids, -100 outside the label.
-            num_items_in_batch: label tokens of the whole optimizer step.
-
-        Returns:
-            `loss`; `logits` of the label positions alone [L, vocabulary], none while training.
-        """
-        return causal_loss(
-            self.model,
-            attention_mask,
-            labels,
-            num_items_in_batch,
-            input_ids=input_ids,
-            deep_prompt=self.prompt_states(),
-        )
+    def prompt_inputs(self) -> dict[str, Any]:
+        """Return the learned prompt, over which the loss is computed too (eq. 11)."""
+        return {"deep_prompt": self.prompt_states()}
 
     @torch.no_grad()
     def generate(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Tensor:
         """Generate with the backbone's own `generate`; prompts pad left."""
-        states = self.prompt_states()
+        prompt = self.prompt_inputs()
 
         def with_prompt(module: nn.Module, args: Any, keywords: Any) -> tuple[Any, Any]:
-            return args, {**keywords, "deep_prompt": states}
+            return args, {**keywords, **prompt}
 
         # `generate` refuses keywords that it does not know, so they join further down.
         hook = decoder_body(self.model).register_forward_pre_hook(with_prompt, with_kwargs=True)

@@ -133,13 +133,9 @@ class GraphLLM(ComponentModel[GraphLLMConfig]):
         """
         if labels is None:
             raise ValueError("GraphLLM.forward needs labels; use generate to predict")
-        inputs_embeds = self.embed_inputs(input_ids, attention_mask, graph)
+        embeds = self.embed_inputs(input_ids, attention_mask, graph)
         return causal_loss(
-            self.model,
-            attention_mask,
-            labels,
-            num_items_in_batch,
-            inputs_embeds=inputs_embeds,
+            self.model, attention_mask, labels, num_items_in_batch, inputs_embeds=embeds
         )
 
     def embed_inputs(
@@ -183,7 +179,9 @@ class GraphLLM(ComponentModel[GraphLLMConfig]):
         """Write the adapter and the graph encoder."""
         super().write_weights(folder)
         if self.graph_encoder is not None:
-            save_file(_contiguous(self.graph_encoder), folder / GRAPH_ENCODER_FILE)
+            weights = self.graph_encoder.state_dict().items()
+            tensors = {name: tensor.detach().contiguous() for name, tensor in weights}
+            save_file(tensors, folder / GRAPH_ENCODER_FILE)
 
 
 def load_graph_encoder(folder: str | Path, settings: GraphLLMConfig) -> GraphEncoder | None:
@@ -197,7 +195,3 @@ def load_graph_encoder(folder: str | Path, settings: GraphLLMConfig) -> GraphEnc
 
 def _embeddings(base: PreTrainedModel) -> Tensor:
     return cast(Tensor, base.get_input_embeddings().weight).detach()
-
-
-def _contiguous(module: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}

@@ -66,15 +66,11 @@ def draw(runs: Sequence[tuple[str, Mapping[str, Curve]]], out: Path) -> None:
         axes = figure.add_subplot(1, len(names), number)
         for style, (label, run) in zip(("-", "--"), runs, strict=True):
             marker = "o" if len(run[name]) < ROWS else ""
-            axes.plot(*_points(run[name]), style, marker=marker, label=label)
+            axes.plot([*run[name]], [*run[name].values()], style, marker=marker, label=label)
         axes.set_title(name)
         axes.set_xlabel("step")
         axes.legend()
     figure.savefig(out)
-
-
-def _points(curve: Curve) -> tuple[list[int], list[float]]:
-    return list(curve), list(curve.values())
 
 
 def _parser() -> argparse.ArgumentParser:

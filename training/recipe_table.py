@@ -14,8 +14,7 @@ from common.commands import command_parser, one_line_errors
 from common.files import atomic_write
 from common.tables import emit_json, print_table
 from training import train_helper, train_ras, train_t2t, train_tri_rag
-from training.fit.command import OPEN_KEYS
-from training.fit.fit import GIB, RESERVE_BYTES, Fit, Speed, fit
+from training.fit.estimate import GIB, OPEN_KEYS, RESERVE_BYTES, Fit, Speed, fit
 from training.fit.memory import Launch
 from training.fit.sketch import Sketch, recipe_lengths, sketch
 from training.recipe.recipe import Recipe

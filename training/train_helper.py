@@ -5,6 +5,7 @@ accelerate launch training/train_helper.py --config configs/helper_smollm2.yaml 
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from transformers import PreTrainedModel
 
@@ -39,10 +40,7 @@ class HelperRecipe(Recipe[T2TSettings, InstructionSample]):
         return HelperConfig(**shared_values(HelperConfig, settings.model), task=task)
 
     def untrained(
-        self,
-        settings: T2TSettings,
-        config: HelperConfig,
-        backbone: PreTrainedModel | None = None,
+        self, settings: T2TSettings, config: Any, backbone: PreTrainedModel | None = None
     ) -> Helper:
         """Return an untrained helper.
 
@@ -50,7 +48,7 @@ class HelperRecipe(Recipe[T2TSettings, InstructionSample]):
             ConfigError: a backbone or a rank that no adapter can be made for.
         """
         try:
-            return Helper.from_config(config, backbone, settings.model.dtype.value)
+            return super().untrained(settings, config, backbone)
         except ValueError as error:
             raise ConfigError(f"model: {error}") from error
 

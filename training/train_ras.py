@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedModel
 
@@ -16,14 +17,14 @@ from models.formats.records import RasSample
 from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.parts.graph_encoder import GraphEncoderConfig
 from models.processors.ras import EncodedSample
-from training.recipe.graph_samples import (
+from training.recipe.recipe import Recipe, shared_values
+from training.recipe.samples import (
+    TrainingSample,
     check_plan_labels,
     embed_texts,
     feature_width,
     graph_samples,
 )
-from training.recipe.recipe import Recipe, shared_values
-from training.recipe.samples import TrainingSample
 from training.recipe.settings import RasSettings
 from training.run.prepare import prepare as prepare_recipe
 from training.run.runner import run_command
@@ -89,13 +90,13 @@ class RasRecipe(Recipe[RasSettings, RasSample]):
         return graph_samples(encoded, table)
 
     def untrained(
-        self, settings: RasSettings, config: GraphLLMConfig, backbone: PreTrainedModel | None = None
+        self, settings: RasSettings, config: Any, backbone: PreTrainedModel | None = None
     ) -> GraphLLM:
         """Return an untrained model."""
         if backbone is not None:
             # The tokenizer, which would say, is not needed for sizes.
             config = replace(config, graph_position=1)
-        return GraphLLM.from_config(config, backbone, settings.model.dtype.value)
+        return super().untrained(settings, config, backbone)
 
 
 RECIPE = RasRecipe()

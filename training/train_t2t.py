@@ -6,8 +6,6 @@ accelerate launch training/train_t2t.py --config configs/t2t_smollm2.yaml [key=v
 from collections.abc import Sequence
 from functools import partial
 
-from transformers import PreTrainedModel
-
 from models.formats.records import TriplesSample
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from training.fit.sketch import backbone_config
@@ -37,15 +35,6 @@ class T2TRecipe(Recipe[T2TSettings, TriplesSample]):
             **shared_values(TextToTriplesConfig, model),
             is_encoder_decoder=bool(form.is_encoder_decoder),
         )
-
-    def untrained(
-        self,
-        settings: T2TSettings,
-        config: TextToTriplesConfig,
-        backbone: PreTrainedModel | None = None,
-    ) -> TextToTriples:
-        """Return an untrained model."""
-        return TextToTriples.from_config(config, backbone, settings.model.dtype.value)
 
     def stored_dtype(self, settings: T2TSettings) -> str:
         """Return the recipe's dtype; a model that trains whole keeps that of its own weights."""

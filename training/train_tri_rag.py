@@ -5,6 +5,7 @@ accelerate launch training/train_tri_rag.py --config configs/tri_rag_smollm2.yam
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from transformers import PreTrainedModel
 
@@ -78,10 +79,7 @@ class TriRagRecipe(Recipe[TriRagSettings, ConditionedPassage]):
         )
 
     def untrained(
-        self,
-        settings: TriRagSettings,
-        config: ConditionExtractorConfig,
-        backbone: PreTrainedModel | None = None,
+        self, settings: TriRagSettings, config: Any, backbone: PreTrainedModel | None = None
     ) -> ConditionExtractor:
         """Return an untrained extractor; the prompt on a backbone of its own is initialised.
 
@@ -89,22 +87,18 @@ class TriRagRecipe(Recipe[TriRagSettings, ConditionedPassage]):
             ConfigError: a backbone or layers that layer-wise soft prompts cannot be made for.
         """
         try:
-            dtype = settings.model.dtype.value
-            module = ConditionExtractor.from_config(config, backbone, dtype)
+            module = super().untrained(settings, config, backbone)
         except (UnsupportedBackboneError, ValueError) as error:
             raise ConfigError(f"prompt: {error}") from error
         if backbone is None and isinstance(module.prompt, DeepPrompt):
-            _initialise(module.prompt, module.backbone, settings)
+            begin = settings.prompt.initialisation
+            if begin is Initialisation.vocabulary:
+                initialise_from_vocabulary(module.prompt, module.backbone)
+            elif begin is Initialisation.instruction:
+                tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
+                text = settings.prompt.instruction or CONDITIONS_FEW_SHOT_INSTRUCTION
+                initialise_from_text(module.prompt, module.backbone, tokenizer, text)
         return module
-
-
-def _initialise(prompt: DeepPrompt, backbone: PreTrainedModel, settings: TriRagSettings) -> None:
-    if settings.prompt.initialisation is Initialisation.vocabulary:
-        initialise_from_vocabulary(prompt, backbone)
-    elif settings.prompt.initialisation is Initialisation.instruction:
-        tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
-        text = settings.prompt.instruction or CONDITIONS_FEW_SHOT_INSTRUCTION
-        initialise_from_text(prompt, backbone, tokenizer, text)
 
 
 RECIPE = TriRagRecipe()

@@ -19,7 +19,7 @@ from common.provenance import ROOT
 from data_gen.sources.arguments import add_common_options
 from inference.opening.arguments import add_engine_arguments
 from inference.opening.loop_options import add_loop_arguments
-from training.fit.command import add_fit_options
+from training.fit.estimate import add_fit_options
 from trivium.commands import PURPOSES, command_name, summary
 
 PAGE = ROOT / "docs" / "commands.md"

@@ -23,7 +23,7 @@ from inference.loops.th_rag import ThRagLoop
 from inference.loops.trace import Loop, Trace
 from inference.runs.evaluation import run_questions
 from models.files.sentence_encoder import SentenceEncoder
-from models.formats.evidence_answer import INSUFFICIENT
+from models.formats.prompts import INSUFFICIENT
 from models.formats.records import QuestionRecord
 
 SOLVED_AS = ("factual", "associative", "causal")

@@ -11,11 +11,11 @@ from typing import Any
 from benchmarks.harness.processes import peak_bytes
 from common.commands import command_parser
 from data_gen import build_subq, build_triples, merge_shards, to_parquet
+from data_gen.builds.build import write_splits
 from data_gen.builds.cards import RasFigures, TriplesFigures
 from data_gen.builds.found import PassageItem
 from data_gen.builds.shards import ITEMS
 from data_gen.builds.subq import QuestionSamples
-from data_gen.builds.write_splits import write_splits
 from data_gen.samples.labels import LabelCheck
 from data_gen.sources.open_source import read_questions, read_triples
 from data_gen.sources.splits import DEFAULT_FRACTIONS

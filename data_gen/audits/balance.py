@@ -1,13 +1,14 @@
-"""Kinds of labels and sizes of graphs, beside the paper's own figures (RAS App. C.4, Table 4)."""
+"""Lengths, kinds of labels and sizes of graphs, beside the paper's figures (RAS App. C.4)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from data_gen.audits.findings import Choice, Example, Finding, Reservoir, Severity, graded
-from data_gen.audits.table import Seen, Spread
+from data_gen.audits.findings import Choice, Example, Finding, Reservoir, Severity
+from data_gen.audits.table import Seen, spread_figures
 from data_gen.builds.cards import graph_sizes
 from data_gen.samples.sampling import foretold_share
+from data_gen.streaming.counts import CountTokens
 from models.formats.planning import PlanAction
 from models.formats.records import RasSample
 
@@ -47,6 +48,19 @@ _FIGURES = {
 FORETOLD_SHARE = 0.7
 # A kind's share that is more than twice RAS Table 4's, or less than half of it, is noted.
 FAR = 2.0
+BATCH = 512
+_EFFECTS = {
+    "prompt": (
+        Severity.WARNING,
+        "a training cuts it",
+        "raise model.max_input_tokens, or build with fewer triples (--max-triples, --max-words)",
+    ),
+    "label": (
+        Severity.ERROR,
+        "a training refuses it",
+        "raise model.max_output_tokens, or leave such samples out (data.skip_cut_labels=true)",
+    ),
+}
 _KINDS = {
     "sufficient_without_triples": (
         Severity.ERROR,
@@ -74,7 +88,7 @@ def beside_paper(
 ) -> list[dict[str, Any]]:
     """Return rows of Table 4: what, the paper's figure and this set's, for plans and for answers.
 
-    figures: distributions by task and name, as `Spread.figures` gives them. labels: plans by kind.
+    figures: distributions by task and name, as `spread_figures` gives them. labels: plans by kind.
     """
     rows = []
     for task, paper in PAPER.items():
@@ -123,16 +137,16 @@ class Balance:
         """Share of plans with a history whose kind the number of steps foretells."""
         return foretold_share(
             {
-                steps: Counter({True: kinds[PlanAction.SUFFICIENT], False: _others(kinds)})
+                steps: Counter(
+                    {True: (enough := kinds[PlanAction.SUFFICIENT]), False: kinds.total() - enough}
+                )
                 for steps, kinds in self.by_steps.items()
                 if steps
             }
         )
 
     def findings(self) -> list[Finding]:
-        """Return the kinds that are missing or far from the paper's share, and what steps alone
-        foretell.
-        """
+        """Return the kinds missing or far from the paper's share, and what steps alone foretell."""
         if not self.labels:
             return []
         return [self._missing(), self._far(), self._foretold(), self._first_plans()]
@@ -184,15 +198,11 @@ class Balance:
         )  # fmt: skip
 
 
-def _others(kinds: Counter[str]) -> int:
-    return kinds.total() - kinds[PlanAction.SUFFICIENT]
-
-
 class Graphs:
     """Graph sizes of planner and answerer samples, by task, and their empty graphs."""
 
     def __init__(self, choice: Choice) -> None:
-        self.spreads: dict[tuple[str, str], Spread] = defaultdict(Spread)
+        self.spreads: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
         self._samples: Counter[str] = Counter()
         self._empty = {name: Reservoir(choice, name) for name in _KINDS}
 
@@ -203,7 +213,7 @@ class Graphs:
         nodes, edges = graph_sizes(triples)
         sizes = {"subqueries": len(sample.history), "nodes": nodes, "edges": edges}
         for name, size in sizes.items():
-            self.spreads[sample.task, name].add([size])
+            self.spreads[sample.task, name][size] += 1
         if sample.history:
             name = _kind(sample)
             self._samples[name] += 1
@@ -212,17 +222,10 @@ class Graphs:
 
     def findings(self) -> list[Finding]:
         """Return the samples with a history but without a triple."""
-        found = []
-        for name, (severity, unit, what, remedy) in _KINDS.items():
-            empty = self._empty[name]
-            severity = graded(severity, empty.seen)
-            found.append(
-                Finding(
-                    name, severity, empty.seen, self._samples[name], unit, what, remedy,
-                    empty.examples(),
-                )
-            )  # fmt: skip
-        return found
+        return [
+            self._empty[name].finding(severity, self._samples[name], unit, what, remedy)
+            for name, (severity, unit, what, remedy) in _KINDS.items()
+        ]
 
 
 def _kind(sample: RasSample) -> str:
@@ -230,3 +233,65 @@ def _kind(sample: RasSample) -> str:
         return "answer_without_triples"
     enough = sample.label == PlanAction.SUFFICIENT
     return "sufficient_without_triples" if enough else "empty_graph"
+
+
+class Lengths:
+    """Counts tokens of prompts and labels, in batches.
+
+    max_tokens, max_label_tokens: a recipe's `max_input_tokens` and `max_output_tokens`; None for no
+    limit. What a processor adds (BOS, the graph token, EOS, derived comparisons) is not counted.
+    """
+
+    def __init__(
+        self,
+        count_tokens: CountTokens,
+        max_tokens: int | None,
+        max_label_tokens: int | None,
+        choice: Choice,
+    ) -> None:
+        self._count_tokens = count_tokens
+        self._limits = {"prompt": max_tokens, "label": max_label_tokens}
+        self.spreads: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+        self._long = {part: Reservoir(choice, f"long_{part}") for part in self._limits}
+        self._waiting: list[Seen] = []
+        self._samples = 0
+
+    def see(self, seen: Seen) -> None:
+        """Take in one sample."""
+        # Only what is counted is kept: a batch of graphs would weigh more than its texts.
+        self._waiting.append(seen)
+        self._samples += 1
+        if len(self._waiting) >= BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        batch, self._waiting = self._waiting, []
+        for part in self._limits:
+            counts = self._count_tokens([getattr(seen, part) for seen in batch])
+            for seen, tokens in zip(batch, counts, strict=True):
+                self._add(part, seen, tokens)
+
+    def _add(self, part: str, seen: Seen, tokens: int) -> None:
+        task = seen.record.task if isinstance(seen.record, RasSample) else "all"
+        self.spreads[task, part][tokens] += 1
+        if part == "label" and task == "plan" and seen.label.startswith("[SUBQ]"):
+            self.spreads[task, "subquery"][tokens] += 1
+        limit = self._limits[part]
+        if limit is not None and tokens > limit:
+            self._long[part].offer(Example((seen.place,), f"{tokens} tokens"))
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Return the distributions, by task and part."""
+        self._flush()
+        spreads = sorted(self.spreads.items())
+        return {f"{task} {part}": spread_figures(counts) for (task, part), counts in spreads}
+
+    def findings(self) -> list[Finding]:
+        """Return what does not fit; nothing without limits."""
+        self._flush()
+        return [self._finding(part) for part, limit in self._limits.items() if limit is not None]
+
+    def _finding(self, part: str) -> Finding:
+        severity, effect, remedy = _EFFECTS[part]
+        what = f"have a {part} of more than {self._limits[part]} tokens: {effect}"
+        return self._long[part].finding(severity, self._samples, "samples", what, remedy)

@@ -1,7 +1,6 @@
 """The findings of an audit: the share of faulty data, the severity, and samples to read."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -70,7 +69,7 @@ class Reservoir:
     """A few examples of a stream, each with the same chance; the same ones for one seed."""
 
     def __init__(self, choice: Choice, name: str) -> None:
-        self.size = choice.size
+        self.name, self.size = name, choice.size
         self.seen = 0
         self._random = random.Random(f"{choice.seed}/{name}")
         self._kept: list[Example] = []
@@ -87,7 +86,7 @@ class Reservoir:
         """Return the kept ones in the order of their places."""
         return sorted(self._kept, key=lambda example: example.places)
 
-
-def errors(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings that harm a training."""
-    return [finding for finding in findings if finding.severity is Severity.ERROR]
+    def finding(self, severity: Severity, of: int, unit: str, what: str, remedy: str) -> Finding:
+        """Return the finding of which all examples were offered, among `of` things."""
+        severity = graded(severity, self.seen)
+        return Finding(self.name, severity, self.seen, of, unit, what, remedy, self.examples())

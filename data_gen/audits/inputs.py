@@ -1,16 +1,17 @@
-"""The files that an audit reads: of what kind each is, and records fetched from them."""
+"""The files that an audit reads: their kind, records fetched from them, their sources' licences."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from common.errors import RecordError
+from common.licences import is_named, is_non_commercial
 from data_gen.audits.findings import Finding, Place, Severity, graded
 from data_gen.facts.held_out import question_wording, wording
 from data_gen.samples.labels import sample_prompt
-from data_gen.sources.arguments import NamedPath
+from data_gen.sources.arguments import NamedPath, known_licence
 from data_gen.sources.open_source import read_questions
 from data_gen.sources.splits import SPLITS
 from models.formats.conditions import format_condition
@@ -117,7 +118,11 @@ def split_files(arguments: Sequence[str]) -> list[SplitFile]:
         if not Path(path).is_file():
             raise FileNotFoundError(f"{path}: no such file. Check the path after {split}=")
         files.append(SplitFile(split, Path(path)))
-    _refuse_twice(files)
+    seen: set[Path] = set()
+    for file in files:
+        if file.path.resolve() in seen:
+            raise ValueError(f"{file.path}: named twice. Name each file once")
+        seen.add(file.path.resolve())
     return files
 
 
@@ -128,14 +133,6 @@ def _folder_files(folder: Path) -> list[SplitFile]:
         names = ", ".join(f"{split}.jsonl" for split in SPLITS)
         raise ValueError(f"{folder}: holds none of {names}. Name a folder that a builder wrote")
     return found
-
-
-def _refuse_twice(files: Sequence[SplitFile]) -> None:
-    seen: set[Path] = set()
-    for file in files:
-        if file.path.resolve() in seen:
-            raise ValueError(f"{file.path}: named twice. Name each file once")
-        seen.add(file.path.resolve())
 
 
 def common_kind(files: Sequence[SplitFile]) -> Kind:
@@ -176,21 +173,15 @@ def count_lines(path: Path) -> int:
 
 
 def fetch(files: Sequence[SplitFile], places: Collection[Place]) -> dict[Place, Any]:
-    """Return the records at these places; what is not JSON comes as its text, cut after 500
-    characters.
-    """
+    """Return the records at these places; of what is not JSON the text's first 500 characters."""
     found: dict[Place, Any] = {}
     for position, file in enumerate(files):
         wanted = {place.line for place in places if place.file == position}
-        for number, line in _lines_up_to(file.path, max(wanted, default=0)):
-            if number in wanted:
-                found[Place(position, number)] = _readable(line)
+        with file.path.open("rb") as lines:
+            for number, line in zip(range(1, max(wanted, default=0) + 1), lines, strict=False):
+                if number in wanted:
+                    found[Place(position, number)] = _readable(line)
     return found
-
-
-def _lines_up_to(path: Path, last: int) -> Iterator[tuple[int, bytes]]:
-    with path.open("rb") as lines:
-        yield from zip(range(1, last + 1), lines, strict=False)
 
 
 def _readable(line: bytes) -> Any:
@@ -205,23 +196,18 @@ class QuestionFiles:
 
     def __init__(self) -> None:
         self.read = 0
-        self.broken: list[str] = []
+        self.broken: list[RecordError] = []
 
     def questions(self, files: Sequence[Path | NamedPath]) -> Iterator[QuestionRecord]:
         """Yield the whole questions of the files. Raises FileNotFoundError."""
         for file in files:
             named = file if isinstance(file, NamedPath) else NamedPath("contract", str(file))
-            for record in read_questions(named.name, named.path, self._skip):
+            for record in read_questions(named.name, named.path, self.broken.append):
                 self.read += 1
                 yield record
 
-    def _skip(self, error: RecordError) -> None:
-        self.broken.append(str(error))
-
     def findings(self) -> list[Finding]:
-        """Return questions that could not be read, and so were compared with nothing; none without
-        any.
-        """
+        """Return how many questions could not be read, and so were compared with nothing."""
         if not self.read and not self.broken:
             return []
         count = len(self.broken)
@@ -237,3 +223,65 @@ class QuestionFiles:
                 "correct them, so that a leak of theirs can be found",
             )
         ]
+
+
+def card_files(files: Iterable[SplitFile]) -> list[Path]:
+    """Return the cards beside the files, there or not, each once."""
+    return list(dict.fromkeys(file.path.parent / "card.json" for file in files))
+
+
+def card_sources(card: Path) -> list[dict[str, Any]]:
+    """Return sources that a card names; none for a missing card. Raises ValueError on no card."""
+    if not card.is_file():
+        return []
+    try:
+        sources = json.loads(card.read_text(encoding="utf-8")).get("sources", [])
+        return [dict(source) for source in sources]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{card}: not a builder's card ({error}). Build the set again") from None
+
+
+def licence_findings(cards: Sequence[Path]) -> list[Finding]:
+    """Sets without sources, sources without a licence, and licences that forbid commercial use."""
+    without = [card for card in cards if not card_sources(card)]
+    sources = [source for card in cards for source in card_sources(card)]
+    unnamed = [source for source in sources if not is_named(licence_of(source))]
+    restricted = [source for source in sources if is_non_commercial(licence_of(source))]
+    return [
+        Finding(
+            "no_sources", graded(Severity.WARNING, len(without)), len(without), len(cards),
+            "folders", f"have no card.json that names their sources{_listed(without)}",
+            "audit the folder that a builder wrote; keep card.json beside the files",
+        ),
+        Finding(
+            "licence_unknown", graded(Severity.WARNING, len(unnamed)), len(unnamed), len(sources),
+            "sources", f"have no licence named{_listed(map(_hint, unnamed))}",
+            "find it out before what is trained on them ships; add it to LICENCES "
+            "(data_gen/sources/arguments.py) or to the records ('licence')",
+        ),
+        Finding(
+            "licence_non_commercial", graded(Severity.WARNING, len(restricted)), len(restricted),
+            len(sources), "sources", "forbid commercial use"
+            f"{_listed(f'{_name(source)}: {licence_of(source)}' for source in restricted)}",
+            "evaluate on them, train what ships on others, or say so in its manifest",
+        ),
+    ]  # fmt: skip
+
+
+def licence_of(source: dict[str, Any]) -> str:
+    """Return the licence that the card gives a source."""
+    return str(source.get("licence") or "")
+
+
+def _name(source: dict[str, Any]) -> str:
+    return f"{source.get('name', '?')} ({source.get('file', '?')})"
+
+
+def _hint(source: dict[str, Any]) -> str:
+    known = known_licence(str(source.get("name", "")), str(source.get("file", "")))
+    return f"{_name(source)}, known as {known}" if known else _name(source)
+
+
+def _listed(items: Iterable[object]) -> str:
+    listed = "; ".join(map(str, items))
+    return f": {listed}" if listed else ""

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,7 +38,7 @@ _FINDINGS = {
     Leak.TRIPLE: ("test_triple", "share an evidence triple with a test question"),
     Leak.PARAPHRASE: ("test_paraphrase", "are a test question in other words"),
 }
-_SPLIT_REMEDY = "split by a key that all its samples share (data_gen/builds/write_splits.py)"
+_SPLIT_REMEDY = "split by a key that all its samples share (data_gen/builds/build.py)"
 
 
 class HeldOut:
@@ -94,15 +95,11 @@ class SharedFacts:
         """Yield the source questions as they came; each is compared on its way."""
         for record in questions:
             if self._applies:
-                self._compare(record)
+                key, leak = text_hash(record.id), self._held_out.reason(record)
+                self._known.append(key)
+                if leak in self._leaking:
+                    self._leaking[leak].add(key)
             yield record
-
-    def _compare(self, record: QuestionRecord) -> None:
-        key = text_hash(record.id)
-        self._known.append(key)
-        leak = self._held_out.reason(record)
-        if leak in self._leaking:
-            self._leaking[leak].add(key)
 
     def see(self, seen: Seen) -> None:
         """Take in one sample, whose question's id may name its hops."""
@@ -123,32 +120,18 @@ class SharedFacts:
         self, leak: Leak, table: RecordTable, owners: Hashes, questions: int, known: int
     ) -> Finding:
         name, what = _FINDINGS[leak]
-        leaking = np.array(sorted(self._leaking[leak]), dtype=np.uint64)
-        leaked = np.intersect1d(owners, leaking)
-        examples = [
-            Example((table.place(int(np.flatnonzero(owners == np.uint64(key))[0])),))
-            for key in chosen(leaked, self._choice)
-        ]
+        found = np.isin(owners, _sorted(self._leaking[leak]))
+        told = f"{what} (the annotation of {known} of {questions} was at hand)"
+        finding = _held_out(name, table, owners, found, self._choice, told)
         # What a MuSiQue id tells is told of every question.
         of = questions if leak is Leak.HOP else known
-        told = f" (the annotation of {known} of {questions} was at hand)"
-        return Finding(
-            name, graded(Severity.ERROR, len(leaked)), len(leaked), of, "questions",
-            f"{what}{told}", _REMEDY, examples,
-        )  # fmt: skip
-
-
-def split_numbers(table: RecordTable, files: Sequence[SplitFile]) -> Hashes:
-    """Return the number of each record's split."""
-    of_file = np.array([SPLITS.index(file.split) for file in files], dtype=np.uint64)
-    return of_file[table.files().astype(np.intp)]
+        return replace(finding, of=of, unit="questions")
 
 
 def split_leakage(table: RecordTable, files: Sequence[SplitFile], choice: Choice) -> list[Finding]:
-    """Return questions or passages in more than one split: by id, and by wording under different
-    ids.
-    """
-    splits = split_numbers(table, files)
+    """Return questions or passages in more than one split: by id, and by wording of other ids."""
+    of_file = np.array([SPLITS.index(file.split) for file in files], dtype=np.uint64)
+    splits = of_file[table.files().astype(np.intp)]
     owners, wordings = table.column("owner"), table.column("wording")
     shared = keys_with_two_values(owners, splits)
     by_id = np.isin(owners, shared)
@@ -188,36 +171,29 @@ def held_out_leakage(table: RecordTable, held_out: HeldOut, choice: Choice) -> l
     """Return records of test questions, or on passages that support one; nothing without any."""
     if not held_out.known:
         return []
-    remedy = "build again with --exclude of the same files"
     if table.kind in (TRIPLES, CONDITIONS):
         wordings = table.column("wording")
         found = np.isin(wordings, held_out.passages)
         what = "support a test question (whole, or cut after at least 12 words)"
-        return [_held_out("test_passage", table, wordings, found, choice, what, remedy)]
+        return [_held_out("test_passage", table, wordings, found, choice, what)]
     owners, wordings = table.column("owner"), table.column("wording")
     by_id = np.isin(owners, held_out.ids)
     by_words = np.isin(wordings, held_out.wordings) & ~by_id
+    by_other_id = "have the words of a test question under another id"
     return [
-        _held_out(
-            "test_question", table, owners, by_id, choice,
-            "have the id of a test question", remedy,
-        ),
-        _held_out(
-            "test_question_wording", table, wordings, by_words, choice,
-            "have the words of a test question under another id", remedy,
-        ),
-    ]  # fmt: skip
+        _held_out("test_question", table, owners, by_id, choice, "have the id of a test question"),
+        _held_out("test_question_wording", table, wordings, by_words, choice, by_other_id),
+    ]
 
 
 def _held_out(
-    name: str, table: RecordTable, keys: Hashes, found: Mask, choice: Choice,
-    what: str, remedy: str,
-) -> Finding:  # fmt: skip
+    name: str, table: RecordTable, keys: Hashes, found: Mask, choice: Choice, what: str
+) -> Finding:
     leaked = np.unique(keys[found])
     examples = [
         Example((table.place(int(np.flatnonzero(keys == np.uint64(key))[0])),))
         for key in chosen(leaked, choice)
     ]
-    severity = graded(Severity.ERROR, len(leaked))
-    unit = f"{table.kind.unit}s"
-    return Finding(name, severity, len(leaked), len(np.unique(keys)), unit, what, remedy, examples)
+    severity, unit = graded(Severity.ERROR, len(leaked)), f"{table.kind.unit}s"
+    of = len(np.unique(keys))
+    return Finding(name, severity, len(leaked), of, unit, what, _REMEDY, examples)

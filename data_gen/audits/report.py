@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from common.files import atomic_write
-from data_gen.audits.findings import Example, Finding, Place, Severity
+from common.tables import markdown_table
+from data_gen.audits.findings import Finding, Place, Severity
 from data_gen.audits.inputs import SplitFile, fetch
 from data_gen.audits.run import Outcome
 
@@ -46,18 +47,20 @@ def _finding(
         "rate": round(finding.rate, 6),
         "what": finding.what,
         "remedy": finding.remedy,
-        "examples": [_example(example, files, records) for example in finding.examples],
+        "examples": [
+            {
+                "note": example.note,
+                "records": [
+                    {
+                        "where": f"{files[place.file].path}:{place.line}",
+                        "record": records.get(place),
+                    }
+                    for place in example.places
+                ],
+            }
+            for example in finding.examples
+        ],
     }
-
-
-def _example(
-    example: Example, files: Sequence[SplitFile], records: Mapping[Place, Any]
-) -> dict[str, Any]:
-    shown = [
-        {"where": f"{files[place.file].path}:{place.line}", "record": records.get(place)}
-        for place in example.places
-    ]
-    return {"note": example.note, "records": shown}
 
 
 def finding_rows(report: Mapping[str, Any]) -> list[list[Any]]:
@@ -133,6 +136,5 @@ def _figures(figures: Any) -> list[str]:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    body = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
-    rule = ["---"] * len(columns)
-    return [f"| {' | '.join(cells)} |" for cells in (columns, rule, *body)]
+    body = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)
+    return markdown_table(columns, body)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data_gen.audits.balance import Balance, Graphs, beside_paper
+from data_gen.audits.balance import Balance, Graphs, Lengths, beside_paper
 from data_gen.audits.findings import Choice, Finding, Place
 from data_gen.audits.inputs import (
     PLANS_AND_ANSWERS,
@@ -17,16 +17,17 @@ from data_gen.audits.inputs import (
     Kind,
     QuestionFiles,
     SplitFile,
+    card_files,
+    card_sources,
     common_kind,
     count_lines,
+    licence_findings,
 )
 from data_gen.audits.leakage import HeldOut, SharedFacts, held_out_leakage, split_leakage
-from data_gen.audits.lengths import Lengths
-from data_gen.audits.licences import card_files, card_sources, licence_findings
 from data_gen.audits.schema import EmptyTriples, Schema, label_findings
 from data_gen.audits.subqueries import AnswerNaming, RepeatedSubqueries
 from data_gen.audits.support import UnsupportedSteps
-from data_gen.audits.table import RecordTable, Seen
+from data_gen.audits.table import RecordTable, Seen, spread_figures
 from data_gen.sources.arguments import NamedPath
 from data_gen.streaming.counts import CountTokens
 from models.formats.records import QuestionRecord, RasSample, read_numbered
@@ -35,9 +36,7 @@ from models.formats.records import QuestionRecord, RasSample, read_numbered
 def read_and_check(
     files: Sequence[SplitFile], schema: Schema, table: RecordTable
 ) -> Iterator[Seen]:
-    """Yield every whole record, entered in `table`; what is not whole goes to `schema` and no
-    further.
-    """
+    """Yield every whole record, entered in `table`; what is not whole goes to `schema` alone."""
     for position, file in enumerate(files):
         table.start_file()
         on_error = partial(schema.broken, position)
@@ -129,7 +128,7 @@ class RasChecks:
     def figures(self, lengths: Lengths) -> dict[str, Any]:
         """Return RAS Table 4 beside this set, and plans by kind and number of steps before them."""
         spreads = {**lengths.spreads, **self._graphs.spreads}
-        figures = {key: spread.figures() for key, spread in spreads.items()}
+        figures = {key: spread_figures(counts) for key, counts in spreads.items()}
         by_steps = sorted(self._balance.by_steps.items())
         return {
             "ras_table_4": beside_paper(figures, self._balance.labels),
@@ -175,7 +174,14 @@ class Audit:
             for place, sample in read_again(self.files, self.table):
                 self.ras.see_again(place, sample)
         counts = [len(self.table.lines(file)) for file in range(len(self.files))]
-        return Outcome(self.kind, counts, self._findings(), self._figures())
+        # First the findings, which count the last lengths.
+        findings = self._findings()
+        figures = {
+            **(self.ras.figures(self.lengths) if self.ras else {}),
+            "tokens": self.lengths.figures(),
+            "sources": [s for card in card_files(self.files) for s in card_sources(card)],
+        }
+        return Outcome(self.kind, counts, findings, figures)
 
     def _findings(self) -> list[Finding]:
         choice = self.settings.choice
@@ -192,10 +198,3 @@ class Audit:
             *self.lengths.findings(),
             *licence_findings(card_files(self.files)),
         ]
-
-    def _figures(self) -> dict[str, Any]:
-        return {
-            **(self.ras.figures(self.lengths) if self.ras else {}),
-            "tokens": self.lengths.figures(),
-            "sources": [s for card in card_files(self.files) for s in card_sources(card)],
-        }

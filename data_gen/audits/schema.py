@@ -39,9 +39,7 @@ def blank_fields(value: Any, name: str = "") -> Iterator[str]:
 
 
 def label_problem(sample: RasSample) -> str:
-    """Return what is wrong with a plan's label in itself or beside its history; empty for
-    nothing.
-    """
+    """Return what is wrong with a plan's label in itself or beside its history, if anything."""
     if sample.task != "plan":
         return ""
     plan = parse_plan(sample.label).plan
@@ -93,39 +91,22 @@ class Schema:
 
     def findings(self) -> list[Finding]:
         """Return the findings."""
-        found = [
-            _finding(
-                "broken_record", self._broken, self.records, "records",
-                "break their contract: a training stops at the first",
-                "correct or remove the line that is named; build again with --skip-bad",
-            ),
-            _finding(
-                "blank_field", self._blank, self.records, "records",
-                "hold a blank id, question, sub-query, text, triple part or label",
-                "fill the field in or remove the record at its source",
-            ),
-        ]  # fmt: skip
-        if self.plans:
-            found.append(
-                _finding(
-                    "bad_plan_label", self._labels, self.plans, "plans",
-                    "have a label that is not one plan or cannot follow their history",
-                    "write labels with models/formats/planning.py; check the builder's last step",
-                )
-            )  # fmt: skip
-        return found
-
-
-def _finding(name: str, found: Reservoir, of: int, unit: str, what: str, remedy: str) -> Finding:
-    severity = graded(Severity.ERROR, found.seen)
-    return Finding(name, severity, found.seen, of, unit, what, remedy, found.examples())
-
-
-def shown_triples(sample: RasSample | TriplesSample) -> list[Triple]:
-    """Return the triples of a history, or those that are the label."""
-    if isinstance(sample, TriplesSample):
-        return sample.triples
-    return [triple for step in sample.history for triple in step.triples]
+        broken = self._broken.finding(
+            Severity.ERROR, self.records, "records",
+            "break their contract: a training stops at the first",
+            "correct or remove the line that is named; build again with --skip-bad",
+        )  # fmt: skip
+        blank = self._blank.finding(
+            Severity.ERROR, self.records, "records",
+            "hold a blank id, question, sub-query, text, triple part or label",
+            "fill the field in or remove the record at its source",
+        )  # fmt: skip
+        labels = self._labels.finding(
+            Severity.ERROR, self.plans, "plans",
+            "have a label that is not one plan or cannot follow their history",
+            "write labels with models/formats/planning.py; check the builder's last step",
+        )  # fmt: skip
+        return [broken, blank, labels] if self.plans else [broken, blank]
 
 
 def is_self_loop(triple: Triple) -> bool:
@@ -143,38 +124,33 @@ class EmptyTriples:
 
     def see(self, seen: Seen) -> None:
         """Count one sample."""
-        triples = shown_triples(seen.record)
+        sample: RasSample | TriplesSample = seen.record
+        if isinstance(sample, TriplesSample):
+            triples = sample.triples
+        else:
+            triples = [triple for step in sample.history for triple in step.triples]
         self._samples += bool(triples)
         if loop := next(filter(is_self_loop, triples), None):
             self._loops.offer(Example((seen.place,), " | ".join(vars(loop).values())))
-        if isinstance(seen.record, TriplesSample):
+        if isinstance(sample, TriplesSample):
             self._texts += 1
             if not triples:
                 self._empty.offer(Example((seen.place,)))
 
     def findings(self) -> list[Finding]:
         """Return what was found; empty labels only where triples are the label."""
-        loops, empty = self._loops, self._empty
-        found = [
-            Finding(
-                "self_loop", graded(Severity.WARNING, loops.seen), loops.seen, self._samples,
-                "samples with triples",
-                "hold a triple whose subject is its object: what was said is lost",
-                "check the builder's step from a question to its triple "
-                "(models/facts/subqueries.py), or leave such triples out",
-                loops.examples(),
-            )
-        ]  # fmt: skip
-        if self._texts:
-            found.append(
-                Finding(
-                    "no_triples", graded(Severity.WARNING, empty.seen), empty.seen, self._texts,
-                    "samples", "have no triple as their label: a model learns to leave facts out",
-                    "leave out texts without facts, or keep few of them",
-                    empty.examples(),
-                )
-            )  # fmt: skip
-        return found
+        loops = self._loops.finding(
+            Severity.WARNING, self._samples, "samples with triples",
+            "hold a triple whose subject is its object: what was said is lost",
+            "check the builder's step from a question to its triple "
+            "(models/facts/subqueries.py), or leave such triples out",
+        )  # fmt: skip
+        empty = self._empty.finding(
+            Severity.WARNING, self._texts, "samples",
+            "have no triple as their label: a model learns to leave facts out",
+            "leave out texts without facts, or keep few of them",
+        )  # fmt: skip
+        return [loops, empty] if self._texts else [loops]
 
 
 def label_findings(table: RecordTable, choice: Choice) -> list[Finding]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from data_gen.audits.findings import Choice, Example, Finding, Place, Reservoir, Severity, graded
+from data_gen.audits.findings import Choice, Example, Finding, Place, Reservoir, Severity
 from data_gen.audits.table import Seen, as_numpy, text_hash
 from data_gen.facts.entities import entity_key, plain_words
 from data_gen.facts.held_out import wording
@@ -25,9 +25,7 @@ def asked_by(sample: RasSample) -> str:
 
 
 def repeated_step(sample: RasSample) -> int | None:
-    """Return the position of the step that the label's sub-query repeats in its words; None for
-    none.
-    """
+    """Return the position of the step whose words the label's sub-query repeats, or None."""
     asked = wording(asked_by(sample))
     steps = [wording(step.subquery) for step in sample.history]
     return steps.index(asked) if asked and asked in steps else None
@@ -60,29 +58,18 @@ class RepeatedSubqueries:
 
     def findings(self) -> list[Finding]:
         """Return the findings."""
-        again, twice = self._asked_again, self._twice
         return [
-            Finding(
-                "repeated_subquery",
-                graded(Severity.ERROR, again.seen),
-                again.seen,
-                self._plans,
-                "plans that ask on",
+            self._asked_again.finding(
+                Severity.ERROR, self._plans, "plans that ask on",
                 "ask what their history has asked before: a planner learns to go round in circles",
                 "leave out the step, or label the state [SUFFICIENT]",
-                again.examples(),
             ),
-            Finding(
-                "history_repeats",
-                graded(Severity.WARNING, twice.seen),
-                twice.seen,
-                self._histories,
-                "samples with a history",
+            self._twice.finding(
+                Severity.WARNING, self._histories, "samples with a history",
                 "show a history that asks the same twice",
                 "keep each sub-query of a question once (data_gen/facts/solving_steps.py)",
-                twice.examples(),
             ),
-        ]
+        ]  # fmt: skip
 
 
 class NameSearch:
@@ -128,9 +115,7 @@ def named_answer(answer: str) -> Answer | None:
 
 
 def names(text: str, answer: Answer) -> bool:
-    """Return whether the words of the answer stand together in `text`, as `mentions` compares
-    them.
-    """
+    """Return whether the answer's words stand together in `text`, as `mentions` compares them."""
     key, length = answer
     words = plain_words(text).split()
     ends = range(length, len(words) + 1)
@@ -174,7 +159,9 @@ class AnswerNaming:
         told = [answer for answer in told if not names(sample.question, answer)]
         if not told:
             return
-        known = all(any(names(text, answer) for text in _history_texts(sample)) for answer in told)
+        triples = [triple for step in sample.history for triple in step.triples]
+        texts = [text for triple in triples for text in (triple.subject, triple.object)]
+        known = all(any(names(text, answer) for text in texts) for answer in told)
         (self._found if known else self._guessed).offer(Example((place,), subquery))
 
     def _answers(self, question_id: str) -> list[Answer]:
@@ -189,36 +176,18 @@ class AnswerNaming:
         return [answer for answer in dict.fromkeys(found) if answer[1]]
 
     def findings(self) -> list[Finding]:
-        """Return what was found, as a share of the sub-queries whose question's answer is at
-        hand.
-        """
-        of = f"sub-queries whose answer is at hand (of {self._plans} in all)"
-        guessed, found = self._guessed, self._found
+        """Return what was found among the sub-queries whose question's answer is at hand."""
+        unit = f"sub-queries whose answer is at hand (of {self._plans} in all)"
         return [
-            Finding(
-                "subquery_names_answer",
-                graded(Severity.ERROR, guessed.seen),
-                guessed.seen,
-                self._checked,
-                of,
+            self._guessed.finding(
+                Severity.ERROR, self._checked, unit,
                 "name the answer, which neither the question nor the history does: a planner "
                 "learns to guess",
                 "word the sub-query by what is known at its step (models/facts/subqueries.py)",
-                guessed.examples(),
             ),
-            Finding(
-                "subquery_names_found_answer",
-                graded(Severity.NOTE, found.seen),
-                found.seen,
-                self._checked,
-                of,
+            self._found.finding(
+                Severity.NOTE, self._checked, unit,
                 "name the answer after the history told it: they ask on about it",
                 "nothing, where the question compares or needs a further fact",
-                found.examples(),
             ),
-        ]
-
-
-def _history_texts(sample: RasSample) -> list[str]:
-    triples = [triple for step in sample.history for triple in step.triples]
-    return [text for triple in triples for text in (triple.subject, triple.object)]
+        ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import functools
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -49,25 +49,21 @@ def support(steps: Sequence[HistoryStep], position: int) -> Support:
     if any(_concerns(step.subquery, names, triple) for triple in step.triples):
         return Support.ABOUT
     earlier = [triple.subject for before in steps[:position] for triple in before.triples]
-    if any(_same(step.subquery, names, subject) for subject in earlier):
+    if any(
+        _holds(step.subquery, subject) or any(_holds(subject, name) for name in names)
+        for subject in earlier
+    ):
         return Support.NOTHING_NEW
     return Support.ELSEWHERE if step.triples else Support.EMPTY
 
 
 def _concerns(subquery: str, names: Sequence[str], triple: Triple) -> bool:
-    """Return whether a triple names what is asked about; for a question without names, shares a
-    word.
-    """
+    """Return whether a triple names what is asked about; without names, shares a word with it."""
     fields = (triple.subject, triple.predicate, triple.object)
     if _holds(subquery, triple.subject) or any(_holds(f, name) for f in fields for name in names):
         return True
     words = {word for field in fields for word in _words(field).split()}
     return not names and bool(words & set(_words(subquery).split()) - QUESTION_WORDS - NAME_LINKS)
-
-
-def _same(subquery: str, names: Sequence[str], subject: str) -> bool:
-    """Return whether the sub-query names a subject, or the subject one of its names."""
-    return _holds(subquery, subject) or any(_holds(subject, name) for name in names)
 
 
 def _holds(text: str, entity: str) -> bool:
@@ -128,7 +124,12 @@ class UnsupportedSteps:
     def _without_document(
         self, first: np.ndarray, table: RecordTable, corpora: Sequence[Path]
     ) -> Finding:
-        searched, named = self._names.search(_passages(corpora))
+        texts = (
+            passage_text(passage.title, passage.text)
+            for path in corpora
+            for passage in tqdm(read_records(path, PassageRecord), desc=path.name, unit="passage")
+        )
+        searched, named = self._names.search(texts)
         keys = as_numpy(self._keys)[first]
         missing = np.isin(keys, searched) & ~np.isin(keys, named)
         return self._finding(
@@ -153,9 +154,3 @@ def _severity(kinds: np.ndarray) -> Severity:
     """Return a warning; an error where more steps than `HARMFUL_SHARE` are without support."""
     unsupported = np.isin(kinds, (Support.EMPTY, Support.ELSEWHERE)).sum()
     return Severity.ERROR if unsupported > HARMFUL_SHARE * len(kinds) else Severity.WARNING
-
-
-def _passages(corpora: Iterable[Path]) -> Iterable[str]:
-    for path in corpora:
-        for passage in tqdm(read_records(path, PassageRecord), desc=path.name, unit="passage"):
-            yield passage_text(passage.title, passage.text)

@@ -2,7 +2,6 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -12,15 +11,14 @@ from numpy.typing import NDArray
 
 from data_gen.audits.findings import Choice, Place
 from data_gen.audits.inputs import Kind
+from data_gen.streaming.counts import spread_of
 
 Hashes = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
 
 def text_hash(text: str) -> int:
-    """Return 64 bits of a text, the same in every run. Raises UnicodeEncodeError on half a
-    surrogate.
-    """
+    """Return 64 bits of a text, always the same. Raises UnicodeEncodeError on half a surrogate."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
@@ -30,9 +28,7 @@ def as_numpy(values: "array[int]") -> NDArray[np.uint64]:
 
 
 def _order(keys: Hashes, values: NDArray[np.uint64]) -> tuple[NDArray[np.intp], Mask, Mask]:
-    """Return an order by key, then value, then position; where key and value equal the one
-    before.
-    """
+    """Return an order by key, value and position; where key and value equal those before."""
     order = np.lexsort((values, keys))
     same_key = keys[order][1:] == keys[order][:-1]
     same_value = values[order][1:] == values[order][:-1]
@@ -69,43 +65,12 @@ def chosen(items: NDArray[Any], choice: Choice) -> list[int]:
     return [int(item) for item in items[np.sort(positions)]]
 
 
-class Spread:
-    """Counts numbers by their value; as large as there are different values."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[int] = Counter()
-
-    def add(self, values: Iterable[int]) -> None:
-        """Take in numbers."""
-        self._counts.update(values)
-
-    def above(self, limit: int) -> int:
-        """Return how many numbers are larger than the limit."""
-        return sum(count for value, count in self._counts.items() if value > limit)
-
-    def figures(self) -> dict[str, float]:
-        """Return count, minimum, mean, median, 90th percentile and maximum, as in `card.spread`."""
-        total = self._counts.total()
-        if not total:
-            return {}
-        mean = sum(value * count for value, count in self._counts.items()) / total
-        middle = (self._at((total - 1) // 2) + self._at(total // 2)) / 2
-        return {
-            "count": total,
-            "min": min(self._counts),
-            "mean": round(mean, 1),
-            "median": middle,
-            "p90": self._at(int(0.9 * (total - 1))),
-            "max": max(self._counts),
-        }
-
-    def _at(self, position: int) -> int:
-        """Return the number at a position from 0 of the ascending order."""
-        for value in sorted(self._counts):
-            position -= self._counts[value]
-            if position < 0:
-                return value
-        raise IndexError("position past the last number")
+def spread_figures(counts: Counter[int]) -> dict[str, float]:
+    """Return how many values were counted, and the figures of `spread_of`; empty for none."""
+    figures = spread_of(counts)
+    return (
+        {"count": counts.total(), **figures, "median": float(figures["median"])} if figures else {}
+    )
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,55 @@
 """The course of every build: records, samples, splits and card, of one reading or of merged shards.
 
 A kind of build (`Build`) says what is its own: its options, how its sources are read, how samples
-are chosen of what was read, their figures and what its card tells. `run_build` is the command.
+are chosen of what was read, their figures, what its card tells. `build_command` is its main.
 """
 
 import argparse
+import json
+import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tqdm import tqdm
 
-from common.commands import command_parser, log_warnings
-from common.shards import WHOLE, Shard
+from common.commands import command_parser, log_warnings, one_line_errors
+from common.files import atomic_write
+from common.shards import WHOLE, Shard, shard
 from common.tables import report
 from data_gen.builds.cards import token_counter, write_card
 from data_gen.builds.shards import (
     DealtReading,
     Reading,
-    add_shard_option,
     report_shard,
     write_shard,
 )
-from data_gen.builds.write_splits import Sample, write_splits
-from data_gen.sources.arguments import add_common_options, parse_options
+from data_gen.sources.arguments import add_common_options
+from data_gen.sources.splits import SPLITS, hash_fraction, split_of
 from data_gen.streaming.counts import CountTokens
-from data_gen.streaming.files import FirstFew, Spooled, observed, output
+from data_gen.streaming.files import (
+    ExternalSort,
+    FirstFew,
+    observed,
+    output,
+    sort_key,
+    workspace,
+)
+from models.formats.records import (
+    ConditionSample,
+    InstructionSample,
+    RasSample,
+    Record,
+    TriplesSample,
+)
 
-ItemT = TypeVar("ItemT", bound=Spooled)
+logger = logging.getLogger(__name__)
+Sample = TypeVar("Sample", RasSample, TriplesSample, ConditionSample, InstructionSample)
+ItemT = TypeVar("ItemT", bound=Record)
 SampleT_co = TypeVar("SampleT_co", covariant=True)
 SeenT = TypeVar("SeenT", contravariant=True)
 
@@ -189,27 +210,78 @@ def parse_build(
     kind.add_options(parser)
     add_common_options(parser)
     if kind.shards:
-        add_shard_option(parser)
-    options = parse_options(parser, arguments)
+        parser.add_argument(
+            "--shard", type=shard, metavar="I/N",
+            help="make part I of N, from 1; data_gen/merge_shards.py puts the parts together",
+        )  # fmt: skip
+    # As they were given, for a shard's card.
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(given, argparse.Namespace(arguments=given))
     kind.check_options(parser, options)
     return options
 
 
-def run_build(
-    kind: type[Build[Any, Any]], description: str | None, arguments: Sequence[str] | None
-) -> None:
-    """Run the command of a build: the whole of it, or with --shard a part."""
-    options = parse_build(kind, description, arguments)
-    log_warnings(options)
-    shard = getattr(options, "shard", None)
-    with output(options.out) as (folder, work):
-        build = kind(options, work)
-        read = build.reading(shard or WHOLE)
-        if shard:
-            card = write_shard(folder, kind.name, options, read)
+def build_command(kind: type[Build[Any, Any]], description: str | None) -> Callable[..., None]:
+    """Return the main of a build's command, which makes the whole of it or, with --shard, a part.
+
+    description: the command's own, for its help.
+    """
+
+    @one_line_errors(OSError, ValueError)
+    def main(arguments: Sequence[str] | None = None) -> None:
+        """Run the command."""
+        options = parse_build(kind, description, arguments)
+        log_warnings(options)
+        part = getattr(options, "shard", None)
+        with output(options.out) as (folder, work):
+            build = kind(options, work)
+            read = build.reading(part or WHOLE)
+            if part:
+                card = write_shard(folder, kind.name, options, read)
+            else:
+                card = build.finish(read, folder)
+        if part:
+            report_shard(card, options)
         else:
-            card = build.finish(read, folder)
-    if shard:
-        report_shard(card, options)
-    else:
-        build.report(card)
+            build.report(card)
+
+    return main
+
+
+def write_splits(
+    folder: Path,
+    samples: Iterable[Sample],
+    split_key: Callable[[Sample], str],
+    seed: int,
+    fractions: Sequence[float],
+    keep_together: bool = False,
+) -> dict[str, int]:
+    """Write train, dev and test files by a hash of each sample's `split_key`; returns the counts.
+
+    Samples of one key share a split. Within a file the order is that of a hash of the ids or,
+    with `keep_together`, of the keys, so that samples of one key follow each other as given. The
+    samples are read once; they are sorted on disk, in `folder`, where they do not fit in memory.
+    """
+    order_key = split_key if keep_together else attrgetter("id")
+    counts: dict[str, int] = dict.fromkeys(SPLITS, 0)
+    with workspace(folder) as work:
+        order = ExternalSort(work)
+        for number, sample in enumerate(samples):
+            split = split_of(split_key(sample), seed, fractions)
+            place = sort_key(hash_fraction(f"order/{order_key(sample)}", seed), number)
+            line = json.dumps(sample.to_json(), ensure_ascii=False)
+            try:
+                order.add(f"{SPLITS.index(split)}{place}", f"{SPLITS.index(split)}{line}")
+            except UnicodeEncodeError as error:
+                problem = f"holds a character that UTF-8 has not ({error})"
+                raise ValueError(f"sample {sample.id!a} {problem}. Correct its source") from None
+            counts[split] += 1
+        with ExitStack() as stack:
+            paths = [folder / f"{split}.jsonl" for split in SPLITS]
+            files = [stack.enter_context(atomic_write(path)) for path in paths]
+            for line in order:
+                files[int(line[0])].write(f"{line[1:]}\n")
+    for split, share in zip(SPLITS, fractions, strict=True):
+        if share > 0 and not counts[split]:
+            logger.warning("the %s split is empty; a world keeps its own with --fractions", split)
+    return counts

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.tables import markdown_table
 from data_gen.samples.labels import sample_prompt
 from data_gen.streaming.counts import CountTokens, NameTally, TokenSpread, spread_of
 from data_gen.streaming.groups import FirstByKey, text_key
@@ -19,9 +20,7 @@ WORDS_UNIT = "whitespace words"
 
 
 def graph_sizes(triples: Sequence[Triple]) -> tuple[int, int]:
-    """Return nodes and edges of a graph; each triple counts two edges, with its inverse (RAS eq.
-    5).
-    """
+    """Return nodes and edges of a graph; a triple is two edges, with its inverse (RAS eq. 5)."""
     nodes = {text for triple in triples for text in (triple.subject, triple.object)}
     return len(nodes), 2 * len(set(triples))
 
@@ -205,20 +204,17 @@ def token_counter(name: str) -> tuple[CountTokens, str]:
             from models.files.backbone import load_tokenizer
 
             tokenizer = load_tokenizer(name)
-            return (
-                lambda texts: [len(ids) for ids in _token_ids(tokenizer, texts)],
-                f"tokens of {name}",
-            )
+
+            def count(texts: Sequence[str]) -> list[int]:
+                if not texts:
+                    return []
+                ids = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+                return [len(own) for own in ids]
+
+            return count, f"tokens of {name}"
         except Exception as error:
             logger.warning("tokenizer %s not available (%s): counting words", name, error)
     return lambda texts: [len(text.split()) for text in texts], WORDS_UNIT
-
-
-def _token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    if not texts:
-        return []
-    ids: list[list[int]] = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-    return ids
 
 
 def write_card(folder: Path, card: Mapping[str, Any]) -> None:
@@ -241,7 +237,13 @@ def _section(value: Any) -> list[str]:
     if isinstance(value, Mapping):
         return [f"- {name}: {_inline(item)}" for name, item in value.items()] or ["none"]
     if isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
-        return _table(value) if "sha256" in value[0] or "relation" in value[0] else _blocks(value)
+        if "sha256" in value[0] or "relation" in value[0]:
+            columns = list(dict.fromkeys(column for row in value for column in row))
+            return markdown_table(
+                columns, [[row.get(name, "") for name in columns] for row in value]
+            )
+        blocks = (json.dumps(row, ensure_ascii=False, indent=1) for row in value)
+        return [line for block in blocks for line in ("```json", block, "```")]
     if isinstance(value, list):
         return [f"- {_inline(item)}" for item in value] or ["none"]
     return [str(value)]
@@ -251,17 +253,3 @@ def _inline(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_inline(item)}" for name, item in value.items()) or "none"
     return str(value)
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    body = [" | ".join(str(row.get(column, "")) for column in columns) for row in rows]
-    rule = " | ".join("---" for _ in columns)
-    return [f"| {line} |" for line in (" | ".join(columns), rule, *body)]
-
-
-def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    blocks = []
-    for row in rows:
-        blocks += ["```json", json.dumps(row, ensure_ascii=False, indent=1), "```"]
-    return blocks

@@ -10,10 +10,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from common.shards import WHOLE, Shard
+from common.shards import Shard
 from data_gen.builds.build import Build
 from data_gen.builds.cards import ConditionsFigures
-from data_gen.builds.found import AFTER_SOURCES, SENTENCES, Found, PassageItem
+from data_gen.builds.found import AFTER_SOURCES, SENTENCES, PassageItem
 from data_gen.builds.shards import Reading
 from data_gen.builds.triples import QA_SOURCES, TriplesReading, add_triples_options
 from data_gen.builds.triples_files import DistinctTexts, facts_card
@@ -39,39 +39,25 @@ SENTENCE_SOURCE = "hotpotqa"
 SAMPLES_TO_READ = 20
 
 
-class ConditionsReading:
+class ConditionsReading(TriplesReading):
     """Makes the candidates of all sources and counts what the card says about them.
 
-    Sources with annotated facts give them by way of `TriplesReading`; HotpotQA gives its supporting
-    sentences, and with them what labelling functions find in the same passage. `work` and `shard`
-    are as there.
+    Sources with annotated facts give them as in a build of triples; HotpotQA gives its supporting
+    sentences, and with them what labelling functions find in the same passage.
     """
 
-    def __init__(self, options: argparse.Namespace, work: Path, shard: Shard = WHOLE) -> None:
-        self.options, self.work = options, work
-        self.facts = TriplesReading(facts_options(options), work, shard)
-        self.deal = self.facts.deal
-        self.skipped = self.facts.skipped
-        self.kinds = self.facts.kinds
-        self.sources = self.facts.sources
+    def __init__(self, options: argparse.Namespace, work: Path, shard: Shard) -> None:
+        super().__init__(facts_options(options), work, shard)
+        self._of_sentences = [s for s in options.source if s.name == SENTENCE_SOURCE]
 
     def items(self) -> Iterator[PassageItem]:
         """Yield the candidates of every source; those of facts first."""
-        for item in self.facts.items():
+        for item in super().items():
             # A shard makes the triplets of all its passages; a whole build of those that it takes.
             parted = self.deal.shard.count > 1
             yield with_triplets(item, self.options.max_triplets) if parted else item
-        sentences = (source for source in self.options.source if source.name == SENTENCE_SOURCE)
-        for number, source in enumerate(sentences):
+        for number, source in enumerate(self._of_sentences):
             yield from self._sentences(SENTENCES + number, source)
-
-    def found(self) -> Found:
-        """Return the counts so far."""
-        return self.facts.found()
-
-    def look_ups(self) -> tuple[str, ...]:
-        """None: no triples of passages are looked up."""
-        return ()
 
     def _sentences(self, number: int, source: NamedPath) -> Iterator[PassageItem]:
         on_error = self.skipped.handler(source.name)
@@ -90,7 +76,7 @@ class ConditionsReading:
             if not self.deal.owns(sample_id(source.name, passage), passage):
                 continue
             self.kinds.place = (number, place, 0)
-            if passage.title in self.facts.excluded:
+            if passage.title in self.excluded:
                 self.kinds["left out: supports a test question"] += 1
                 continue
             text = passage_text(passage.title, passage.text)
@@ -241,9 +227,7 @@ class ConditionsBuild(Build[PassageItem, ConditionSample]):
 def _passages(
     items: Iterable[PassageItem], options: argparse.Namespace, kinds: PlacedCounts, work: Path
 ) -> Iterator[PassageItem]:
-    """Yield the passages with their triplets: those of facts as `DistinctTexts` has them, then
-    sentences.
-    """
+    """Yield passages with their triplets: those of facts as `DistinctTexts` has them come first."""
     parts = groupby(items, key=lambda item: item.place[0] >= SENTENCES)
     waiting = next(parts, None)
     facts: Iterable[PassageItem] = () if waiting is None or waiting[0] else waiting[1]
@@ -265,9 +249,7 @@ def _passages(
 def _samples(
     passages: Iterable[PassageItem], kinds: PlacedCounts, work: Path
 ) -> Iterator[ConditionSample]:
-    """Yield one record for each triplet, of each text once: none for what another source has given
-    before.
-    """
+    """Yield one record for each triplet, of each text once: from the source that gave it first."""
     spool = Spool(work / "passages", PassageItem)
     texts = FirstByKey(work, "passage")
     for item in passages:

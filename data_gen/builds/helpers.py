@@ -3,6 +3,7 @@
 import argparse
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from data_gen.builds.build import Build
 from data_gen.builds.cards import InstructionFigures
 from data_gen.builds.found import Found
 from data_gen.builds.questions import QuestionReader, load_corpus, world_triples
-from data_gen.builds.shards import Deal, Reading
+from data_gen.builds.shards import Deal, DealtReading, Reading
 from data_gen.facts.held_out import wording
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.solving_steps import solving_steps
@@ -46,11 +47,8 @@ QUESTION_TASKS: dict[HelperTask, SampleMaker] = {
 }
 
 
-class HelpersReading:
-    """Makes the samples of one task and counts what happened on the way.
-
-    The questions pass through files in `work`; the corpora are held in memory.
-    """
+class InstructionReading(DealtReading[InstructionSample]):
+    """Makes samples of instructions and counts what happened on the way; never in shards."""
 
     def __init__(self, options: argparse.Namespace, work: Path) -> None:
         self.options, self.work = options, work
@@ -58,22 +56,26 @@ class HelpersReading:
         self.counts = PlacedCounts()
         self.reader = QuestionReader(options, self.counts, work)
         self.triples = PassageTriples(folder=work)
-        self._wordings = DiskGroups(work)
-        self.corpora = self._corpora()
-        self.finder = PassageFinder([p for corpus in self.corpora.values() for p in corpus])
 
     def found(self) -> Found:
         """Return the counts so far."""
         return Found.of(self.counts, self.reader.skipped, self.reader.sources)
 
-    def look_ups(self) -> tuple[str, ...]:
-        """None that a card tells."""
-        return ()
+
+class HelpersReading(InstructionReading):
+    """Makes the samples of one task.
+
+    The questions pass through files in `work`; the corpora are held in memory.
+    """
+
+    def __init__(self, options: argparse.Namespace, work: Path) -> None:
+        super().__init__(options, work)
+        self._wordings = DiskGroups(work)
+        self.corpora = self._corpora()
+        self.finder = PassageFinder([p for corpus in self.corpora.values() for p in corpus])
 
     def items(self) -> Iterator[InstructionSample]:
-        """Yield all samples, source by source. Raises ValueError for a task that a source has
-        not.
-        """
+        """Yield samples source by source. Raises ValueError for a task that a source has not."""
         alone = {"topic": self._topics, "choose_topics": self._choices}.get(self.options.task)
         if alone:
             for source in self.options.source:
@@ -115,17 +117,11 @@ class HelpersReading:
         return True
 
     def _material(self, name: str) -> Material:
-        options = self.options
         by_title: dict[str, PassageRecord] = {}
         for passage in self.corpora.get(name, []):
             by_title.setdefault(passage.title, passage)
-        chosen = SampleOptions(
-            passages=options.passages,
-            nothing_rate=options.nothing_rate,
-            propositions_rate=options.propositions_rate,
-            distractors=options.distractors,
-            seed=options.seed,
-        )
+        given = vars(self.options)
+        chosen = SampleOptions(**{field.name: given[field.name] for field in fields(SampleOptions)})
         return Material(by_title, self.finder, self.triples, chosen, self.counts)
 
     def _corpora(self) -> dict[str, list[PassageRecord]]:
@@ -148,7 +144,10 @@ class HelpersReading:
                 "Give the folder that build_world.py wrote"
             )
         samples = list(topic_samples(Path(source.path)))
-        entities = sorted({sample.source_id for sample in samples}, key=self._drawn)
+        entities = sorted(
+            {sample.source_id for sample in samples},
+            key=lambda entity: hash_fraction(f"cap/{entity}", self.options.seed),
+        )
         kept = set(entities[: self.options.limit])
         self.reader.sources.append(source_entry(source, len(kept)))
         self.counts["entities"] += len(kept)
@@ -166,9 +165,6 @@ class HelpersReading:
             kept.add(record.id)
         self.counts[f"questions of {source.name}"] += len(kept)
         yield from choice_samples(source.path, kept)
-
-    def _drawn(self, source_id: str) -> float:
-        return hash_fraction(f"cap/{source_id}", self.options.seed)
 
 
 class InstructionBuild(Build[InstructionSample, InstructionSample]):

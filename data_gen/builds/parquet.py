@@ -11,6 +11,7 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 from huggingface_hub import DatasetCardData
 
 from common.errors import RecordError
+from common.tables import markdown_table
 from models.formats.records import ConditionSample, RasSample, Record, TriplesSample
 
 # Rows of a row group, which is what a reader holds of a file at least.
@@ -129,10 +130,11 @@ def hub_page(
     and type of each.
     """
     sources: Sequence[Mapping[str, Any]] = card.get("sources", [])
+    digits = len(str(sum(rows.values())))
     data = DatasetCardData(
         license=licence_ids(sources),
         pretty_name=card["title"],
-        size_categories=[_size(sum(rows.values()))],
+        size_categories=[_SIZES[min(max(digits - 3, 0), len(_SIZES) - 1)]],
         configs=[
             {
                 "config_name": "default",
@@ -142,12 +144,14 @@ def hub_page(
     )
     splits = [(name, count, hashes[name]) for name, count in rows.items()]
     lines = ["---", data.to_yaml(), "---", "", f"# {card['title']}", ""]
-    lines += ["## Splits", "", *_table(["split", "rows", "sha256"], splits)]
+    lines += ["## Splits", "", *markdown_table(["split", "rows", "sha256"], splits)]
     empty = [name for name, count in card.get("splits", {}).items() if not count]
     if empty:
         lines += ["", f"Without records, so without a file: {', '.join(empty)}."]
-    lines += ["", "## Fields", "", *_table(["field", "type"], fields.items())]
-    lines += ["", "## Sources", "", *_sources(sources)]
+    lines += ["", "## Fields", "", *markdown_table(["field", "type"], fields.items())]
+    columns = ["source", "file", "version", "sha256", "licence", "records"]
+    named = markdown_table(columns, map(_source_row, sources))
+    lines += ["", "## Sources", "", *(named if sources else ["The build's card names none."])]
     lines += ["", "## How it was made", "", *_made(card), ""]
     return "\n".join(lines)
 
@@ -157,18 +161,6 @@ def licence_ids(sources: Sequence[Mapping[str, Any]]) -> list[str]:
     named = [part for row in sources for part in str(row.get("licence", "")).split("; ")]
     ids = ("unknown" if n in _NOT_STATED else _LICENCE_IDS.get(n, "other") for n in named)
     return list(dict.fromkeys(ids)) or ["unknown"]
-
-
-def _size(rows: int) -> str:
-    digits = len(str(rows))
-    return _SIZES[min(max(digits - 3, 0), len(_SIZES) - 1)]
-
-
-def _sources(sources: Sequence[Mapping[str, Any]]) -> list[str]:
-    if not sources:
-        return ["The build's card names none."]
-    columns = ["source", "file", "version", "sha256", "licence", "records"]
-    return _table(columns, [_source_row(source) for source in sources])
 
 
 def _source_row(source: Mapping[str, Any]) -> list[Any]:
@@ -193,8 +185,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "of a checkout"
-
-
-def _table(columns: Sequence[str], rows: Any) -> list[str]:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return [f"| {' | '.join(str(cell) for cell in line)} |" for line in lines]

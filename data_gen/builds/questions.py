@@ -54,16 +54,16 @@ class QuestionReader:
         self.caps = {path: int(n) for path, _, n in (cap.rpartition("=") for cap in options.cap)}
         self._work, self._counted = work, counted
         self._taken = DiskGroups(work)
-        self.excluded = self._test_questions()
-
-    def read(self, source: NamedPath) -> list[QuestionRecord]:
-        """Return questions of one source that are new. Raises RecordError, FileNotFoundError."""
-        return list(self.stream(source))
+        # What test questions forbid; a world's own test questions are among them.
+        worlds = [Path(source.path) for source in options.source if source.name == "world"]
+        own = filter(Path.is_file, (folder / "questions_test.jsonl" for folder in worlds))
+        self.excluded = HeldOutQuestions.of_files([*options.exclude, *own])
 
     def stream(self, source: NamedPath, stage: int = 0) -> Iterator[QuestionRecord]:
-        """Yield what `read` gives, one by one; to be read to its end.
+        """Yield the questions of one source that are new; to be read to its end.
 
-        stage: where the build is, for the order of its counts.
+        stage: where the build is, for the order of its counts. Raises RecordError,
+        FileNotFoundError.
         """
         on_error = self.skipped.handler(source.name)
         read = tqdm(read_questions(source.name, source.path, on_error), desc=source.path)
@@ -72,9 +72,7 @@ class QuestionReader:
     def new(
         self, source: NamedPath, read: Iterable[QuestionRecord], stage: int = 0
     ) -> Iterator[QuestionRecord]:
-        """Yield those of a source's questions that are new, within its limit; to be read to its
-        end.
-        """
+        """Yield a source's new questions, within its limit; to be read to its end."""
         file = len(self.sources)
         new = (r for n, r in enumerate(read) if self._is_new(r, (stage, 0, file, n)))
         limit = self.caps.get(source.path, self.options.limit)
@@ -112,12 +110,6 @@ class QuestionReader:
         if reason and self._counted(record.id):
             self.counts.count(reason, 1, *place)
         return not reason
-
-    def _test_questions(self) -> HeldOutQuestions:
-        """Return what test questions forbid; a world's own test questions are among them."""
-        worlds = [Path(source.path) for source in self.options.source if source.name == "world"]
-        own = [folder / "questions_test.jsonl" for folder in worlds]
-        return HeldOutQuestions.of_files([*self.options.exclude, *filter(Path.is_file, own)])
 
 
 class TakesAnnotation(Protocol):
@@ -160,25 +152,15 @@ def world_triples(
     by_text.close()
 
 
-@dataclass(frozen=True)
-class Passages:
-    """The passages of some questions by title, and those among them made of evidence alone.
-
-    corpus: None where each question has its own context; then `by_title` holds stand-ins alone.
-    """
-
-    by_title: Mapping[str, PassageRecord]
-    corpus: list[PassageRecord] | None
-    stand_ins: list[PassageRecord]
-
-
 def take_annotation(
     records: Iterable[QuestionRecord],
     corpus: list[PassageRecord] | None,
     triples: TakesAnnotation,
     work: Path | None = None,
-) -> Passages:
+) -> tuple[Mapping[str, PassageRecord], list[PassageRecord]]:
     """Give the annotation of all records, which are read twice, to `triples`.
+
+    Returns the passages by title, and those among them that are made of annotation alone.
 
     A corpus is held in memory; what grows with the records is kept in `work`.
     """
@@ -197,7 +179,7 @@ def take_annotation(
     known.update((passage.title, passage) for passage in stand_ins)
     for record in tqdm(records, desc="steps", unit="question"):
         triples.annotate(solving_steps(record, by_title))
-    return Passages(by_title, corpus, stand_ins)
+    return by_title, stand_ins
 
 
 @dataclass(frozen=True)
@@ -227,15 +209,15 @@ def prepare_questions(
     comes out; only `wanted` ones come out. In memory are a corpus and its index, as in
     `take_annotation`.
     """
-    passages = take_annotation(records, corpus, triples, work)
+    by_title, stand_ins = take_annotation(records, corpus, triples, work)
     questions = (
-        PreparedQuestion(number, record, solving_steps(record, passages.by_title), {})
+        PreparedQuestion(number, record, solving_steps(record, by_title), {})
         for number, record in enumerate(records)
         if wanted(record)
     )
     if corpus is None:
         return _over_contexts(questions, top_k)
-    return _over_corpus(questions, PassageSearch([*corpus, *passages.stand_ins]), top_k)
+    return _over_corpus(questions, PassageSearch([*corpus, *stand_ins]), top_k)
 
 
 def _queries(question: PreparedQuestion) -> list[str]:

@@ -7,18 +7,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from common.shards import WHOLE, Shard
-from data_gen.builds.found import Found
-from data_gen.builds.helpers import InstructionBuild
-from data_gen.builds.questions import QuestionReader, load_corpus
-from data_gen.builds.shards import Deal
-from data_gen.facts.passage_triples import PassageTriples
+from common.shards import Shard
+from data_gen.builds.helpers import InstructionBuild, InstructionReading
+from data_gen.builds.questions import load_corpus
 from data_gen.samples.material import Material, PassageFinder, SampleOptions
 from data_gen.samples.reading import asked_for, hop_samples, passage_samples, triple_samples
 from data_gen.sources.arguments import NamedPath, add_question_options, named_path, source_entry
 from data_gen.sources.splits import hash_fraction
 from data_gen.sources.texts import file_subsets, read_contract_triples
-from data_gen.streaming.counts import PlacedCounts
 from data_gen.streaming.files import ExternalSort, from_line, sort_key, to_line
 from models.formats.reading import ReadingRecord
 from models.formats.records import InstructionSample, QuestionRecord, read_records
@@ -28,27 +24,16 @@ _QUESTIONS = ("2wikimultihopqa", "musique", "world")
 SOURCES = (READING, TRIPLES, *_QUESTIONS)
 
 
-class ReadingBuildReading:
-    """Makes the samples of all sources and counts what happened on the way."""
+class ReadingBuildReading(InstructionReading):
+    """Makes the samples of all sources."""
 
     def __init__(self, options: argparse.Namespace, work: Path) -> None:
-        self.options, self.work = options, work
-        self.deal = Deal(WHOLE)
-        self.counts = PlacedCounts()
-        self.reader = QuestionReader(options, self.counts, work)
+        super().__init__(options, work)
         corpora = [p for path in options.corpus for p in load_corpus(path)]
         chosen = SampleOptions(nothing_rate=options.nothing_rate, seed=options.seed)
         by_title = {passage.title: passage for passage in reversed(corpora)}
-        finder, triples = PassageFinder(corpora), PassageTriples(folder=work)
-        self.material = Material(by_title, finder, triples, chosen, self.counts)
-
-    def found(self) -> Found:
-        """Return what was counted so far."""
-        return Found.of(self.counts, self.reader.skipped, self.reader.sources)
-
-    def look_ups(self) -> tuple[str, ...]:
-        """Return none that a card tells."""
-        return ()
+        finder = PassageFinder(corpora)
+        self.material = Material(by_title, finder, self.triples, chosen, self.counts)
 
     def items(self) -> Iterator[InstructionSample]:
         """Yield all samples, source by source."""

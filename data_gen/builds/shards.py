@@ -1,21 +1,25 @@
-"""Parts of a build for an array of jobs: dealt out, and each written to a folder of its own."""
+"""Parts of a build for an array of jobs: dealt out, written, and proven to make up one build."""
 
 import argparse
 import hashlib
+import heapq
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tqdm import tqdm
 
-from common.shards import Shard, shard
+from common.shards import Shard, ShardError, check_numbers
 from common.tables import report
 from data_gen.builds.cards import write_card
 from data_gen.builds.found import Found
 from data_gen.sources.arguments import NamedPath, source_file, source_sha256
 from data_gen.streaming.counts import Place
-from data_gen.streaming.files import Spooled, to_line
+from data_gen.streaming.files import from_line, to_line
+from models.formats.records import Record
 
 FORMAT = 1
 ITEMS, LOOK_UPS = "items.jsonl", "look_ups.txt"
@@ -23,7 +27,7 @@ _NOT_OF_THE_BUILD = {"out", "json", "shard"}
 _INPUTS = ("source", "corpus", "triples", "no_retrieval", "exclude", "evidences")
 
 
-class Item(Spooled, Protocol):
+class Item(Record, Protocol):
     """One record's part of a build, dealt to a shard by its id and ordered by its place."""
 
     @property
@@ -37,7 +41,7 @@ class Item(Spooled, Protocol):
         ...
 
 
-ItemT_co = TypeVar("ItemT_co", bound=Spooled, covariant=True)
+ItemT_co = TypeVar("ItemT_co", bound=Record, covariant=True)
 
 
 class Reading(Protocol[ItemT_co]):
@@ -52,17 +56,14 @@ class Reading(Protocol[ItemT_co]):
         ...
 
     def look_ups(self) -> Iterable[str]:
-        """Return sorted lines of `PassageTriples.look_ups`; asked as late."""
-        ...
+        """Return sorted lines of `PassageTriples.look_ups`, asked as late; none by default."""
+        return ()
 
 
 class DealtReading(Reading[ItemT_co], Protocol[ItemT_co]):
     """A reading of the sources, of which a shard's own part comes."""
 
-    @property
-    def deal(self) -> "Deal":
-        """Return what deals the records to shards."""
-        ...
+    deal: "Deal"
 
 
 class Deal:
@@ -77,7 +78,7 @@ class Deal:
         self.count = self.own = 0
         self._digest = hashlib.sha256()
 
-    def owns(self, record_id: str, record: Spooled) -> bool:
+    def owns(self, record_id: str, record: Record) -> bool:
         """Return whether the record, dealt now under this id, is the shard's own."""
         own = self.shard.owns(record_id)
         self.count += 1
@@ -89,14 +90,6 @@ class Deal:
     def to_json(self) -> dict[str, object]:
         """Return what the shard's card says of it."""
         return {"own": self.own, "all": self.count, "sha256": self._digest.hexdigest()}
-
-
-def add_shard_option(parser: argparse.ArgumentParser) -> None:
-    """The option of the builders that can make a part of their build."""
-    parser.add_argument(
-        "--shard", type=shard, metavar="I/N",
-        help="make part I of N, from 1; data_gen/merge_shards.py puts the parts together",
-    )  # fmt: skip
 
 
 def write_shard(
@@ -140,9 +133,7 @@ def report_shard(card: dict[str, Any], options: argparse.Namespace) -> None:
 
 
 def option_values(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that make the build what it is; of a path the file's name, wherever it
-    lies.
-    """
+    """Return the options that make the build what it is; of paths the names alone."""
     chosen = {k: v for k, v in vars(options).items() if k not in {*_NOT_OF_THE_BUILD, "arguments"}}
     return {name: _portable(name, value) for name, value in sorted(chosen.items())}
 
@@ -158,9 +149,7 @@ def _portable(name: str, value: Any) -> Any:
 
 
 def inputs(options: argparse.Namespace) -> list[dict[str, str]]:
-    """Return every file or folder that the build reads, with its sha256; '' for a data set of the
-    hub.
-    """
+    """Return each file or folder that the build reads with its sha256, '' for the hub's sets."""
     rows = []
     for option in _INPUTS:
         given = getattr(options, option, None) or []
@@ -188,12 +177,150 @@ def lines_and_sha256(path: Path) -> dict[str, Any]:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> dict[str, Any]:
-    """Write a file; how many lines it has and its sha256."""
-    digest, count = hashlib.sha256(), 0
-    with open(path, "wb") as handle:
-        for line in lines:
-            data = f"{line}\n".encode("ascii")
-            handle.write(data)
-            digest.update(data)
-            count += 1
-    return {"lines": count, "sha256": digest.hexdigest()}
+    """Write a file; returns how many lines it has and its sha256."""
+    with open(path, "w", encoding="ascii", newline="\n") as handle:
+        handle.writelines(f"{line}\n" for line in lines)
+    return lines_and_sha256(path)
+
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    """A shard's folder and its card."""
+
+    folder: Path
+    card: Mapping[str, Any]
+
+    @property
+    def shard(self) -> Shard:
+        """Return which shard of how many."""
+        return Shard(self.card["shard"], self.card["of"])
+
+    def __str__(self) -> str:
+        return f"{self.folder / 'card.json'}: shard {self.shard}"
+
+
+def open_shards(folders: Sequence[Path]) -> list[ShardFolder]:
+    """Return the shards in the order of their numbers, proven to be the parts of one build.
+
+    Raises ShardError for a folder that is no shard, a number that is missing or there twice, other
+    options, inputs or records than the first shard's, and a file that is not what was written.
+    """
+    shards = [_open(folder) for folder in folders]
+    check_numbers(shards)
+    shards.sort(key=lambda shard: shard.shard.number)
+    for other in shards[1:]:
+        _check_same_build(shards[0], other)
+    _check_records(shards)
+    for part in shards:
+        _check_files(part)
+    return shards
+
+
+def _open(folder: Path) -> ShardFolder:
+    path = folder / "card.json"
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ShardError(folder, "holds no card.json", "Name a folder made with --shard") from None
+    except ValueError as error:
+        raise ShardError(path, f"not JSON ({error})", "Make the shard again") from None
+    if not isinstance(card, dict) or "shard" not in card:
+        raise ShardError(path, "not a shard's card", "Name a folder made with --shard")
+    if card.get("format") != FORMAT:
+        problem = f"a shard in format {card.get('format')}, not {FORMAT}"
+        raise ShardError(path, problem, "Make and merge all shards with one version of this code")
+    return ShardFolder(folder, card)
+
+
+def _check_same_build(first: ShardFolder, other: ShardFolder) -> None:
+    remedy = "Make both with the same options from the same files"
+    if other.card["builder"] != first.card["builder"]:
+        problem = f"made by {other.card['builder']}.py, {first} by {first.card['builder']}.py"
+        raise ShardError(other, problem, remedy)
+    for name in sorted({*first.card["options"], *other.card["options"]}):
+        there, here = (shard.card["options"].get(name) for shard in (first, other))
+        if there != here:
+            option = f"--{name.replace('_', '-')}"
+            raise ShardError(other, f"{option} is {here}, in {first} {there}", remedy)
+    for there, here in zip(first.card["inputs"], other.card["inputs"], strict=True):
+        if there["sha256"] != here["sha256"]:
+            problem = (
+                f"{here['option']} {here['file']} has sha256 {here['sha256'][:16] or 'none'}, "
+                f"in {first} {there['sha256'][:16] or 'none'}"
+            )
+            raise ShardError(other, problem, "Make both from the same file")
+    for name in ("skipped_records", "sources"):
+        if first.card["found"][name] != other.card["found"][name]:
+            problem = f"other {name.replace('_', ' ')} than in {first}"
+            raise ShardError(other, problem, "Its sources were others: make both again")
+
+
+def _check_records(shards: Sequence[ShardFolder]) -> None:
+    first = shards[0].card["records"]
+    for other in shards[1:]:
+        records = other.card["records"]
+        if (records["all"], records["sha256"]) != (first["all"], first["sha256"]):
+            problem = f"read other records than {shards[0]} ({records['all']} and {first['all']})"
+            remedy = "A source, of the hub perhaps, changed: make all again"
+            raise ShardError(other, problem, remedy)
+    own = sum(part.card["records"]["own"] for part in shards)
+    if own != first["all"]:
+        problem = f"the shards hold {own} records together, the sources {first['all']}"
+        raise ShardError(shards[0], problem, "A card was altered: make the shards again")
+
+
+def _check_files(shard: ShardFolder) -> None:
+    for name in (ITEMS, LOOK_UPS):
+        path = shard.folder / name
+        if not path.is_file():
+            raise ShardError(shard, f"{name} is missing", "Make this shard again")
+        found, wanted = lines_and_sha256(path), shard.card["files"][name]
+        if found != wanted:
+            problem = f"not what was written ({found['lines']} lines, not {wanted['lines']})"
+            remedy = f"The file was cut or altered: make shard {shard.shard} again"
+            raise ShardError(path, problem, remedy)
+
+
+class MergedShards(Generic[ItemT]):
+    """The reading of a whole build, of the items that its shards hold."""
+
+    def __init__(self, shards: Sequence[ShardFolder], item_type: type[ItemT]) -> None:
+        self._shards, self._type = shards, item_type
+
+    def found(self) -> Found:
+        """Return what all shards counted."""
+        return Found.put_together([shard.card["found"] for shard in self._shards])
+
+    def items(self) -> Iterator[ItemT]:
+        """Give the items of all shards in the order of the build.
+
+        Raises ShardError for an item that another shard should hold, or that comes twice.
+        """
+        before: ItemT | None = None
+        own = (self._items(shard) for shard in self._shards)
+        for item in heapq.merge(*own, key=lambda item: item.place):
+            if before is not None and item.place <= before.place:
+                problem = f"two items at place {list(item.place)}: {before.id!r} and {item.id!r}"
+                raise ShardError(self._shards[0], problem, "Make the shards again")
+            before = item
+            yield item
+
+    def _items(self, shard: ShardFolder) -> Iterator[ItemT]:
+        path = shard.folder / ITEMS
+        with open(path, "rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                item = from_line(line, self._type)
+                if not shard.shard.owns(item.id):
+                    problem = f"{item.id!r} belongs to another shard than {shard.shard}"
+                    raise ShardError(f"{path}:{number}", problem, "Make the shard again")
+                yield item
+
+    def look_ups(self) -> Iterator[str]:
+        """Give the look-ups of all shards in order."""
+        with ExitStack() as stack:
+            paths = (shard.folder / LOOK_UPS for shard in self._shards)
+            files = [stack.enter_context(open(path, encoding="ascii")) for path in paths]
+            yield from (line.rstrip("\n") for line in heapq.merge(*files))

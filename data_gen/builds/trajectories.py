@@ -1,8 +1,9 @@
 """The planner and answerer samples of all sources, question by question."""
 
 import argparse
+import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +25,6 @@ from data_gen.builds.shards import Deal
 from data_gen.facts.aligned_passages import LaterAnnotation
 from data_gen.facts.held_out import wording
 from data_gen.facts.passage_triples import PassageTriples
-from data_gen.facts.readings import AskedWriter, Readings
 from data_gen.facts.stand_ins import is_stand_in, told_by
 from data_gen.samples.trajectories import (
     OracleOptions,
@@ -35,8 +35,60 @@ from data_gen.samples.trajectories import (
 from data_gen.sources.arguments import NamedPath
 from data_gen.streaming.counts import Place, PlacedCounts
 from data_gen.streaming.files import Spool
-from models.formats.records import PassageRecord, QuestionRecord, RasSample
+from data_gen.streaming.groups import DiskGroups
+from models.formats.passages import AskedPassage
+from models.formats.records import (
+    PassageRecord,
+    QuestionRecord,
+    RasSample,
+    read_records,
+    write_records,
+)
 from models.formats.triples import Triple
+
+
+class AskedWriter:
+    """Writes, each once, what a reader is to read; the file is there when all is written."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        """folder: for what is to be written, until it is whole."""
+        self._path = path
+        self._asked = Spool(folder / "asked", AskedPassage)
+        self._keys = DiskGroups(folder)
+
+    def add(self, subquery: str, passages: Iterable[PassageRecord]) -> None:
+        """Take in the passages that a subquery found."""
+        for passage in passages:
+            asked = AskedPassage(subquery, passage)
+            if asked.key not in self._keys:
+                self._keys.add(asked.key)
+                self._asked.add(asked)
+
+    def finish(self) -> None:
+        """Write the file."""
+        write_records(self._path, self._asked)
+
+
+class Readings:
+    """Looks up what a reader found in a passage for a subquery."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        """path: JSON Lines of `AskedPassage`. folder: for the table. Raises RecordError."""
+        self._path = path
+        self._found = DiskGroups(folder)
+        for asked in read_records(path, AskedPassage):
+            self._found.add(asked.key, json.dumps(asked.to_json()["triples"]), replace=True)
+
+    def of(self, passage: PassageRecord, subquery: str) -> Sequence[Triple]:
+        """Return the triples. Raises ValueError for a passage that was not read for it."""
+        text = self._found.payload(AskedPassage(subquery, passage).key)
+        if text is None:
+            raise ValueError(
+                f"{self._path}: the passage {passage.title!r} was not read for {subquery!r}. "
+                "Write what is asked with --asked and the same options, and read all of it with "
+                "inference/extract.py --asked"
+            )
+        return [Triple(*parts) for parts in json.loads(text)]
 
 
 @dataclass(frozen=True)
@@ -115,9 +167,7 @@ class SubqReading:
             self.asked.finish()
 
     def _later_annotation(self, stages: list[_Stage]) -> LaterAnnotation:
-        """Return what each stage annotates, so that other shards' look-ups before it can be
-        repeated.
-        """
+        """Return what each stage annotates, so that other shards' look-ups can be repeated."""
         later = LaterAnnotation(self.work)
         for stage in stages:
             later.stage = stage.number
@@ -145,7 +195,7 @@ class SubqReading:
             )
             if self.deal.shard.owns(question.record.id):
                 self.counts.place = (stage.number, 1, question.number)
-                self._count(question.record, own, len(question.steps))
+                self._count(own, len(question.steps))
                 yield QuestionSamples((stage.number, question.number), question.record.id, own)
 
     def _ask(self, question: PreparedQuestion, asked: AskedWriter) -> None:
@@ -154,8 +204,10 @@ class SubqReading:
         for query, passages in question.retrieved.items():
             # A step in the question's own words is never asked in its own.
             if query == whole or wording(query) != wording(whole):
-                found = [*passages, *_gold(query, question)]
-                asked.add(query, [p for p in found if not is_stand_in(p)])
+                asks = [s for s in question.steps if wording(s.subquery) == wording(query)]
+                # The oracle may put these in where retrieval missed them.
+                own = [step.passage for step in asks if step.passage is not None]
+                asked.add(query, [p for p in (*passages, *own) if not is_stand_in(p)])
 
     def _read(self, passage: PassageRecord, subquery: str) -> Sequence[Triple]:
         """Return what a reader found, or of a passage made of annotation what one would find."""
@@ -175,7 +227,7 @@ class SubqReading:
     def _is_own(self, record: QuestionRecord) -> bool:
         return self.deal.owns(record.id, record)
 
-    def _count(self, record: QuestionRecord, samples: list[RasSample], steps: int) -> None:
+    def _count(self, samples: list[RasSample], steps: int) -> None:
         self.counts["questions"] += 1
         rounds = len(samples[-1].history)
         self.counts["steps asked for"] += max(rounds - 1, 0)
@@ -208,9 +260,3 @@ class SubqReading:
                 self.counts.count("questions", 1, stage, 1, number)
                 samples = no_retrieval_samples(record, instructed_question(record))
                 yield QuestionSamples((stage, number), record.id, samples)
-
-
-def _gold(query: str, question: PreparedQuestion) -> list[PassageRecord]:
-    """Return the passages that the oracle may put in where retrieval missed them."""
-    asks = [s for s in question.steps if wording(s.subquery) == wording(query)]
-    return [step.passage for step in asks if step.passage is not None]

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from common.shards import WHOLE, Shard
 from data_gen.builds.found import Found, PassageItem
-from data_gen.builds.shards import Deal
+from data_gen.builds.shards import Deal, DealtReading
 from data_gen.facts.aligned_passages import (
     aligned_sample,
     sample_id,
@@ -32,7 +32,7 @@ from data_gen.streaming.counts import Place, PlacedCounts
 from data_gen.streaming.files import ExternalSort, fraction_bits, from_line, sort_key, to_line
 from data_gen.streaming.groups import DiskGroups, PassageTable
 from models.formats.passages import passage_key
-from models.formats.records import PassageRecord, QuestionRecord, TriplesSample, read_records
+from models.formats.records import PassageRecord, TriplesSample, read_records
 from models.formats.triples import Triple
 
 QA_SOURCES = ("2wikimultihopqa", "musique")
@@ -89,7 +89,7 @@ def add_triples_options(parser: argparse.ArgumentParser, names: tuple[str, ...])
     parser.add_argument("--limit", type=int, help="read at most N records of each source")
 
 
-class TriplesReading:
+class TriplesReading(DealtReading[PassageItem]):
     """Makes the candidates of all sources and counts what the card says about them.
 
     What grows with the sources lies in `work`. Of a `shard`, every record is read and its facts
@@ -104,7 +104,11 @@ class TriplesReading:
         self.kinds = PlacedCounts()
         self.sources: list[dict[str, object]] = []
         self.agreement: list[Agreement] = []
-        excluded = self._excluded_questions()
+        excluded = [
+            record
+            for path in options.exclude
+            for record in read_questions("contract", path, lambda error: None)
+        ]
         self.excluded = supporting_titles(excluded)
         self.excluded_texts = supporting_texts(excluded)
 
@@ -118,20 +122,9 @@ class TriplesReading:
         """Return the counts so far."""
         return Found.of(self.kinds, self.skipped, self.sources, self.agreement)
 
-    def look_ups(self) -> tuple[str, ...]:
-        """None: no triples of passages are looked up."""
-        return ()
-
     def _item(self, place: Place, sample: TriplesSample, gap: bool = False) -> PassageItem:
         limit = self.options.max_words
         return PassageItem(place, shortened(sample, limit) if limit else sample, gap)
-
-    def _excluded_questions(self) -> list[QuestionRecord]:
-        return [
-            record
-            for path in self.options.exclude
-            for record in read_questions("contract", path, lambda error: None)
-        ]
 
     def _progress(self, items: Iterator[Any], name: str) -> Iterator[Any]:
         for count, item in enumerate(tqdm(items, desc=name, unit="record"), start=1):
@@ -141,8 +134,7 @@ class TriplesReading:
 
     def _texts(self, number: int, source: NamedPath) -> Iterator[PassageItem]:
         on_error = self.skipped.handler(source.name)
-        own_form = source.name == "contract"
-        if own_form:
+        if own_form := source.name == "contract":
             read = read_contract_triples(source.path, self.options.datasets, on_error)
         else:
             read = read_triples(source.name, source.path, on_error)
@@ -205,9 +197,7 @@ class TriplesReading:
             table.close()
 
     def _aligned_facts(self, source: NamedPath, corpus: PassageTable | None) -> DiskGroups:
-        """Return passages by their content, each with the facts that it states, over all
-        questions.
-        """
+        """Return passages by content, each with the facts that it states, over all questions."""
         aligned = DiskGroups(self.work)
         paths = [source.path, *(self.options.evidences if corpus else [])]
         for path in map(str, paths):

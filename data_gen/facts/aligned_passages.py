@@ -88,9 +88,7 @@ def aligned_sample(source: str, passage: PassageRecord, facts: Sequence[Triple])
 
 
 def weak_place(passage: PassageRecord, seed: int) -> float:
-    """Return where a passage without annotation stands among those that weak labels are made
-    for.
-    """
+    """Return where a passage without annotation stands among those for weak labels."""
     return hash_fraction(f"weak/{passage.title}", seed)
 
 

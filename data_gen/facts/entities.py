@@ -57,9 +57,7 @@ _PHRASE_END = re.compile(
 
 
 def entity_key(text: str) -> str:
-    """Return a key under which written forms of one name agree: no case, punctuation or
-    disambiguation.
-    """
+    """Return a key for all forms of one name: no case, punctuation or disambiguation."""
     return plain_words(_BRACKETS.sub("", text) or text) or text.casefold().strip()
 
 
@@ -70,9 +68,7 @@ def plain_words(text: str) -> str:
 
 
 def compatible_relations(first: str, second: str) -> bool:
-    """Return whether two predicates may mean one relation: equal, a shared word, or known names of
-    it.
-    """
+    """Return whether predicates may mean one relation: equal, a shared word, or known names."""
     a, b = relation_words(first), relation_words(second)
     if a == b or any(a in names and b in names for names in _SAME_RELATION):
         return True
@@ -90,9 +86,7 @@ def same_fact(first: Triple, second: Triple) -> bool:
 
 
 def mentions(text: str, entity: str) -> bool:
-    """Return whether the words of `entity` stand together in `text`; case and articles do not
-    matter.
-    """
+    """Return whether the words of `entity` stand together in `text`, but for case and articles."""
     return f" {entity_key(entity)} " in f" {plain_words(text)} "
 
 
@@ -103,8 +97,7 @@ def written_as(text: str, entity: str) -> str | None:
 
 
 def entity_type(text: str) -> str:
-    """Return the type of a passage's subject: person, work, place, group, or what its sentence
-    calls it.
+    """Return the type of a passage's subject: person, work, place, group, or its sentence's word.
 
     The first sentence's head noun ("genus", "season") is the type of everything else; `other`
     where it has none.

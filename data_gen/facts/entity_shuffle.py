@@ -171,8 +171,6 @@ def _is_whole(text: str, start: int, name: str) -> bool:
 
 
 def _stands_alone(name: str) -> bool:
-    """Return whether a name in running text is surely the entity: two words, or one long
-    capitalised.
-    """
+    """Return whether a name is surely the entity: two words, or a long capitalised one."""
     words = _WORD.findall(name)
     return len(words) > 1 or (len(name) > SHORTEST_NAME + 2 and name[:1].isupper())

@@ -170,9 +170,7 @@ class QuestionGroups:
         self._count += 1
 
     def groups(self) -> Groups:
-        """Return the connected groups. A group's key is the smallest hash of what its questions
-        have.
-        """
+        """Return the connected groups by the smallest hash of what their questions have."""
         owners = np.array(self._owners, dtype=np.int64)
         hashes = np.array(self._keys, dtype=np.uint64)
         distinct, things = np.unique(hashes, return_inverse=True)
@@ -186,21 +184,17 @@ class QuestionGroups:
 
 
 def choose_dev(groups: Groups, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Return which questions are for development: whole groups, as many as fit in the share asked
-    for.
+    """Return which questions are for development: whole groups, up to the share asked for.
 
     The groups come in an order by a hash of their keys and the seed. One that is too large for
     what is left is passed over, so that at most a share of `fraction` is chosen.
     """
     wanted = round(fraction * len(groups.of))
-    order = sorted(range(len(groups.keys)), key=lambda group: _position(groups, group, seed))
+    places = [hash_fraction(f"group/{key}", seed) for key in groups.keys]
+    order = sorted(range(len(places)), key=places.__getitem__)
     chosen = np.zeros(len(groups.keys), dtype=np.bool_)
     for group in order:
         if groups.sizes[group] <= wanted:
             chosen[group] = True
             wanted -= int(groups.sizes[group])
     return chosen[groups.of] if len(groups.of) else np.zeros(0, dtype=np.bool_)
-
-
-def _position(groups: Groups, group: int, seed: int) -> float:
-    return hash_fraction(f"group/{groups.keys[group]}", seed)

@@ -3,17 +3,17 @@
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Self
 
-from common.errors import RecordError
 from data_gen.facts.solving_steps import SolvingStep
 from data_gen.labelling.labels import weak_triples
 from data_gen.streaming.files import ExternalSort
 from data_gen.streaming.groups import DiskGroups
 from models.formats.fields import FieldReader, read_triple
 from models.formats.passages import passage_key
-from models.formats.records import PassageRecord
+from models.formats.records import PassageRecord, Record, read_records
 from models.formats.triples import Triple
 
 MAX_TARGET_TRIPLES = 12
@@ -36,8 +36,7 @@ def canonical_triples(
 
 
 def complete_with_weak(title: str, text: str, annotated: Sequence[Triple]) -> list[Triple]:
-    """Return annotated triples of a passage plus weak labels for the relations that they leave
-    out.
+    """Return a passage's annotated triples plus weak labels for relations that they leave out.
 
     Without a title there are none: they say of whom a weak label tells.
     """
@@ -146,25 +145,26 @@ def _from_text(text: str) -> list[Triple]:
     return [Triple(*parts) for parts in json.loads(text)]
 
 
+@dataclass(frozen=True)
+class _Extracted(Record):
+    key: str
+    triples: list[Triple]
+
+    @classmethod
+    def from_json(cls, record: Any, where: str = "") -> Self:
+        reader = FieldReader(record, where)
+        if text := reader.text("text", ""):
+            key = passage_key(PassageRecord("", reader.text("title", ""), text))
+        else:
+            key = reader.text("id")
+        return cls(key, reader.items("triples", read_triple, "[subject, predicate, object]"))
+
+
 def read_extracted(path: str | Path) -> Iterator[tuple[str, list[Triple]]]:
     """Yield passage keys with triples from JSON Lines of {title, text, triples} or {id, triples}.
 
     A line without a text has its passage id as key. Of several lines with one key the last counts.
     Raises RecordError.
     """
-    with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            where = f"{path}:{number}"
-            try:
-                reader = FieldReader(json.loads(line), where)
-            except json.JSONDecodeError as error:
-                remedy = "Write one JSON object a line"
-                raise RecordError(where, "(line)", f"malformed JSON ({error})", remedy) from None
-            text = reader.text("text", "")
-            if text:
-                key = passage_key(PassageRecord("", reader.text("title", ""), text))
-            else:
-                key = reader.text("id")
-            yield key, reader.items("triples", read_triple, "[subject, predicate, object]")
+    for given in read_records(path, _Extracted):
+        yield given.key, given.triples

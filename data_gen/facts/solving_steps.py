@@ -67,8 +67,7 @@ def _needs(evidences: Sequence[Triple], position: int) -> list[int]:
 
 
 def aligned_title(subject: str, titles: Sequence[str]) -> str | None:
-    """Return the passage title that an evidence's subject means: itself, or with what tells it
-    apart.
+    """Return the title that an evidence's subject means: itself, or with what tells it apart.
 
     "The Zone" is found as "The Zone (2017 film)", "Margaret of Henneberg" is not found as
     "Margaret of Holland, Countess of Henneberg".
@@ -137,7 +136,9 @@ def evidence_steps(
         subject = _named_subject(record.question, title, evidence.subject, bool(needs))
         subquery = relation_question(evidence.predicate, subject)
         if len(record.question_decomposition) == len(evidences):
-            subquery = _decomposition_questions(record)[order[position]]
+            answers = [step.answer for step in record.question_decomposition]
+            asked = record.question_decomposition[order[position]].question
+            subquery = natural_question(fill_hops(asked, answers))
         fact = Triple(title or evidence.subject, evidence.predicate, evidence.object)
         steps.append(SolvingStep(subquery, fact, passage, needs))
     return _distinct(steps)
@@ -154,11 +155,6 @@ def _distinct(steps: list[SolvingStep]) -> list[SolvingStep]:
             needs = tuple(sorted({moved[i] for i in step.needs}))
             kept.append(replace(step, needs=needs))
     return kept
-
-
-def _decomposition_questions(record: QuestionRecord) -> list[str]:
-    answers = [step.answer for step in record.question_decomposition]
-    return [natural_question(fill_hops(s.question, answers)) for s in record.question_decomposition]
 
 
 def decomposition_steps(

@@ -180,9 +180,7 @@ def with_documents(
 
 
 def kept_documents(record: QuestionRecord) -> list[int]:
-    """Return positions in the context of the documents that `with_documents` kept, in their
-    order.
-    """
+    """Return positions of the documents that `with_documents` kept, in their order."""
     order = {
         title: i for i, title in enumerate(dict.fromkeys(t for t, _ in record.supporting_facts))
     }
@@ -208,9 +206,7 @@ class QuestionFiles:
     read_of: Counter[str] = field(default_factory=Counter)
 
     def __iter__(self) -> Iterator[QuestionRecord]:
-        """Yield questions that a stage is to decide about. Raises RecordError,
-        FileNotFoundError.
-        """
+        """Yield questions to decide about. Raises RecordError, FileNotFoundError."""
         self.left_out, self.read, self.read_of = Counter(), 0, Counter()
         seen = DiskGroups()
         for record in islice(self._records(), self.limit):

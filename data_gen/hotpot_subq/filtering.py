@@ -14,7 +14,6 @@ from data_gen.hotpot_subq.documents import (
     prepare_documents,
     with_documents,
 )
-from data_gen.hotpot_subq.labelling import Decision
 from data_gen.hotpot_subq.run import (
     PromptLimit,
     add_call_options,
@@ -23,7 +22,7 @@ from data_gen.hotpot_subq.run import (
     positive,
     question_files,
 )
-from data_gen.hotpot_subq.stage import QuestionWriter, StagePlan, run_stage
+from data_gen.hotpot_subq.stage import Decision, QuestionWriter, StagePlan, run_stage
 from data_gen.sources.arguments import named_path
 from data_gen.teacher.open_teacher import no_teacher
 from data_gen.teacher.prompts import FILTER_VERSION, Asker, TeacherCall, filter_prompt, second_try
@@ -103,9 +102,7 @@ class DocumentFilter:
 def _decision(
     record: QuestionRecord, documents: Sequence[SupportingDocument], numbers: list[int] | None
 ) -> Decision:
-    """Return what follows from the numbers of the helpful documents, None where they cannot be
-    read.
-    """
+    """Return what follows from the helpful documents' numbers; None: they cannot be read."""
     if numbers is None:
         return Decision(record, UNREADABLE)
     if not numbers:
@@ -119,8 +116,7 @@ def _decision(
 
 
 def read_numbers(text: str, documents: int) -> list[int] | None:
-    """Return the document numbers that a text gives, each once; none for "none"; None for anything
-    else.
+    """Return the document numbers in a text, each once; [] for "none", None for anything else.
 
     Prose is not searched for numbers, nor is a number beyond the last document taken.
     """

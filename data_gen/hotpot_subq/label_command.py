@@ -1,24 +1,169 @@
 """(e) Make planning and answering samples of all sources (RAS Algorithm 1, App. C.3 and C.4)."""
 
 import argparse
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 from common.tables import report
 from data_gen.builds.build import write_samples
 from data_gen.builds.cards import RasFigures, write_card
 from data_gen.facts.held_out import HeldOutQuestions
 from data_gen.facts.passage_triples import PassageTriples
+from data_gen.hotpot_subq.direct_command import read_right_ids
 from data_gen.hotpot_subq.documents import QuestionFiles
-from data_gen.hotpot_subq.labelling import FIRST_PLANS, AlgorithmOptions, Labelling
 from data_gen.hotpot_subq.run import positive
-from data_gen.hotpot_subq.stage import read_right_ids
 from data_gen.samples.labels import CheckedSamples, check_labels
+from data_gen.samples.trajectories import instructed_question, no_retrieval_samples
 from data_gen.sources.arguments import NamedPath, add_common_options, named_path, source_entry
 from data_gen.streaming.files import output
-from models.formats.records import RasSample
+from models.formats.passages import context_passages
+from models.formats.planning import HistoryStep, Plan, PlanAction, format_plan
+from models.formats.records import PassageRecord, QuestionRecord, RasSample
+from models.formats.triples import Triple
+
+FIRST_PLANS = ("question", "subquery", "none")
+TriplesOf = Callable[[PassageRecord], Sequence[Triple]]
+MakeSamples = Callable[[QuestionRecord], tuple[str, list[RasSample]]]
+
+
+@dataclass(frozen=True)
+class AlgorithmOptions:
+    """The choices that the algorithm leaves open.
+
+    first_plan: the label of an empty history where retrieval is needed. As printed the algorithm
+    gives it none, and a planner would only ever see [NO_RETRIEVAL] there: "question" asks for the
+    question itself, as the loop does (eq. 1), "subquery" for the first sub-query. max_triples: of
+    a document, the first ones; None keeps all.
+    """
+
+    first_plan: str = "question"
+    max_triples: int | None = None
+
+
+def document_steps(
+    record: QuestionRecord, triples_of: TriplesOf, options: AlgorithmOptions
+) -> list[HistoryStep]:
+    """Return each sub-query with the triples of its document (line 12).
+
+    A decomposition step without a document has none.
+    """
+    passages = context_passages(record)
+    steps = []
+    for step in record.question_decomposition:
+        index = step.paragraph_support_idx
+        found = [] if index is None else list(dict.fromkeys(triples_of(passages[index])))
+        steps.append(HistoryStep(step.question, tuple(found[: options.max_triples])))
+    return steps
+
+
+def algorithm_samples(
+    record: QuestionRecord, steps: Sequence[HistoryStep], right: bool, options: AlgorithmOptions
+) -> list[RasSample]:
+    """Return the planning samples in order and the answering sample last.
+
+    right: the base model's own answer is that of the record (line 4); then nothing is retrieved.
+    """
+    if right:
+        return no_retrieval_samples(record, record.question)
+    samples = [_plan(record, [], plan) for plan in _first_plan(record, steps, options)]
+    for position in range(1, len(steps)):
+        plan = Plan(PlanAction.SUBQ, steps[position].subquery)
+        samples.append(_plan(record, steps[:position], plan))
+    samples.append(_plan(record, steps, Plan(PlanAction.SUFFICIENT)))
+    return [*samples, answer_sample(record, record.question, steps)]
+
+
+def answer_sample(
+    record: QuestionRecord, question: str, steps: Sequence[HistoryStep] = ()
+) -> RasSample:
+    """Return an answering sample; without steps it is marked [NO_RETRIEVAL] (RAS Fig. 12)."""
+    return RasSample(f"{record.id}/answer", "answer", question, list(steps), record.answer)
+
+
+def _first_plan(
+    record: QuestionRecord, steps: Sequence[HistoryStep], options: AlgorithmOptions
+) -> list[Plan]:
+    asked = {"question": [record.question], "subquery": [steps[0].subquery], "none": []}
+    return [Plan(PlanAction.SUBQ, text) for text in asked[options.first_plan]]
+
+
+def _plan(record: QuestionRecord, steps: Sequence[HistoryStep], plan: Plan) -> RasSample:
+    label = format_plan(plan)
+    return RasSample(f"{record.id}/plan/{len(steps)}", "plan", record.question, list(steps), label)
+
+
+@dataclass
+class Labelling:
+    """Labels questions and counts them by outcome; the counts of a source add up to what it read.
+
+    right: ids of the questions that the base model answered right without context.
+    """
+
+    triples: PassageTriples
+    right: set[str]
+    options: AlgorithmOptions
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    read_of: Counter[str] = field(default_factory=Counter)
+
+    def questions(self, files: QuestionFiles) -> Iterator[RasSample]:
+        """Algorithm 1 on questions with sub-queries."""
+        return self._each("questions", files, self._by_algorithm)
+
+    def left_out(self, files: QuestionFiles) -> Iterator[RasSample]:
+        """Answers to questions that the filter left out, of those answered right (App. C.4)."""
+        return self._each("left out by the filter", files, self._right_answer)
+
+    def no_retrieval(self, name: str, files: QuestionFiles) -> Iterator[RasSample]:
+        """Return the planning and answering samples of a source that needs no retrieval."""
+        return self._each(f"no retrieval: {name}", files, _no_retrieval)
+
+    def answer_only(self, name: str, files: QuestionFiles) -> Iterator[RasSample]:
+        """Return the answering samples alone, with a step's document's triples where known."""
+
+        def made(record: QuestionRecord) -> tuple[str, list[RasSample]]:
+            steps = document_steps(record, self.triples.of, self.options)
+            steps = [step for step in steps if step.triples]
+            outcome = "answered over triples" if steps else "answered without retrieval"
+            return outcome, [answer_sample(record, instructed_question(record, name), steps)]
+
+        return self._each(f"answers: {name}", files, made)
+
+    def _each(self, source: str, files: QuestionFiles, made: MakeSamples) -> Iterator[RasSample]:
+        counts = self.counts.setdefault(source, Counter())
+        for record in tqdm(files, desc=source, unit=" questions"):
+            outcome, own = made(record)
+            counts[outcome] += 1
+            yield from own
+        counts.update(files.left_out)
+        self.read_of.update(files.read_of)
+        if counts.total() != files.read:
+            raise ValueError(f"{source}: {files.read} read and {counts.total()} have an outcome")
+
+    def _by_algorithm(self, record: QuestionRecord) -> tuple[str, list[RasSample]]:
+        steps = document_steps(record, self.triples.of, self.options)
+        right = record.id in self.right
+        if not right and not steps:
+            return "no sub-queries", []
+        if not right and not any(step.triples for step in steps):
+            return "no triples in any document", []
+        outcome = "no retrieval" if right else f"{len(steps)} sub-queries"
+        return outcome, algorithm_samples(record, steps, right, self.options)
+
+    def _right_answer(self, record: QuestionRecord) -> tuple[str, list[RasSample]]:
+        if record.id not in self.right:
+            return "not answered right", []
+        return "answered right", [answer_sample(record, record.question)]
+
+
+def _no_retrieval(record: QuestionRecord) -> tuple[str, list[RasSample]]:
+    return "no retrieval", no_retrieval_samples(record, instructed_question(record))
+
 
 ADDED_SOURCES = ("contract", "arc", "asqa", "instructions")
 

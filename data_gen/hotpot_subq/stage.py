@@ -4,11 +4,12 @@ import argparse
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, Self, TextIO
+from typing import Any, NoReturn, Protocol, TextIO
 
 from tqdm import tqdm
 
@@ -16,7 +17,6 @@ from common.errors import UserError
 from common.files import atomic_directory
 from common.tables import emit_json, print_table, report
 from data_gen.hotpot_subq.documents import QuestionFiles
-from data_gen.hotpot_subq.labelling import Decide, Decision, DecisionCounts
 from data_gen.hotpot_subq.run import call_limits, prices
 from data_gen.sources.arguments import source_sha256
 from data_gen.teacher.caller import CallFailedError, RunStoppedError, TeacherCaller, ordered_map
@@ -24,24 +24,78 @@ from data_gen.teacher.journal import Journal, read_journal
 from data_gen.teacher.open_teacher import Teacher
 from data_gen.teacher.prompts import Asker
 from data_gen.teacher.spending import Estimate, RunBill
-from models.formats.fields import FieldReader
-from models.formats.records import QuestionRecord, read_records
+from models.formats.records import QuestionRecord
 
 KEPT_FILE = "questions.jsonl"
 LEFT_OUT_FILE = "left_out.jsonl"
-ATTEMPTS_FILE = "attempts.jsonl"
 # So many questions wait for a slow one before the stage waits for it too.
 WINDOW_PER_REQUEST = 16
 # Of these so many are worked on: first questions end first, and each request has one in waiting.
 OPEN_PER_REQUEST = 2
 
-OnDecision = Callable[[Decision], None]
 REPORT_FILE = "report.json"
 UPPER_BOUND = (
     "At most, for calls that are each answered well at once: outputs have the greatest length, and "
     "prompts that depend on earlier answers show these at theirs. An answer that is refused is "
     "asked for once more. Of an endpoint's model, tokens read are estimated by their characters."
 )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A question as a stage leaves it.
+
+    outcome: one of the stage's own words; each question has exactly one. kept: the next stage
+    gets it. failed: the teacher gave no answer, so that another run may decide otherwise. notes:
+    what else befell it, any number. prediction: a base model's answer, if asked.
+    """
+
+    record: QuestionRecord
+    outcome: str
+    kept: bool = False
+    failed: bool = False
+    notes: tuple[str, ...] = ()
+    prediction: str | None = None
+
+
+Decide = Callable[[QuestionRecord, Asker], Awaitable[Decision]]
+
+
+@dataclass
+class DecisionCounts:
+    """Numbers of questions by outcome."""
+
+    kept: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def take(self, decision: Decision) -> None:
+        """Count one question."""
+        counter = self.kept if decision.kept else self.left_out
+        (self.failed if decision.failed else counter)[decision.outcome] += 1
+        self.notes.update(decision.notes)
+
+    def check(self, read: int) -> None:
+        """Raise ValueError unless every question that was read has one outcome."""
+        counted = self.kept.total() + self.left_out.total() + self.failed.total()
+        if counted != read:
+            raise ValueError(f"{read} questions were read and {counted} have an outcome")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the counts by outcome, sorted by name."""
+        return {
+            "questions": self.kept.total() + self.left_out.total() + self.failed.total(),
+            **{name: dict(sorted(counter.items())) for name, counter in vars(self).items()},
+        }
+
+    def rows(self) -> list[list[Any]]:
+        """Return the rows of a table: kind, outcome, questions."""
+        counters = vars(self).items()
+        return [[kind, name, n] for kind, c in counters for name, n in sorted(c.items())]
+
+
+OnDecision = Callable[[Decision], None]
 
 
 async def decide_all(
@@ -97,9 +151,9 @@ class QuestionWriter:
         """Write one question."""
         record = decision.record.to_json()
         if decision.kept:
-            _write_line(self._kept, record)
+            write_line(self._kept, record)
         else:
-            _write_line(self._left_out, {**record, "outcome": decision.outcome})
+            write_line(self._left_out, {**record, "outcome": decision.outcome})
 
     def close(self) -> None:
         """End the files."""
@@ -107,52 +161,7 @@ class QuestionWriter:
         self._left_out.close()
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """The base model's answer to a question, and whether it is an answer of the record."""
-
-    id: str
-    prediction: str
-    right: bool
-
-    @classmethod
-    def from_json(cls, record: Any, where: str = "") -> Self:
-        """Read one attempt. Raises RecordError."""
-        reader = FieldReader(record, where)
-        if not isinstance(reader.record.get("right"), bool):
-            raise reader.fail("right", "is not true or false", "Write true or false")
-        return cls(reader.text("id"), reader.text("prediction", ""), reader.record["right"])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads back."""
-        return dict(vars(self))
-
-
-def read_right_ids(path: str | Path) -> set[str]:
-    """Return the ids of the questions that were answered right, of a file of attempts. Raises
-    RecordError.
-    """
-    return {attempt.id for attempt in read_records(path, Attempt) if attempt.right}
-
-
-class AttemptWriter:
-    """Writes a base model's answers; what was not asked or failed has none."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file: TextIO = (folder / ATTEMPTS_FILE).open("w", encoding="utf-8")
-
-    def write(self, decision: Decision) -> None:
-        """Write one attempt."""
-        if decision.prediction is not None:
-            attempt = Attempt(decision.record.id, decision.prediction, decision.kept)
-            _write_line(self._file, attempt.to_json())
-
-    def close(self) -> None:
-        """End the file."""
-        self._file.close()
-
-
-def _write_line(file: TextIO, record: dict[str, object]) -> None:
+def write_line(file: TextIO, record: dict[str, object]) -> None:
     file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from data_gen.facts.entities import mentions
 from data_gen.hotpot_subq.documents import cut_to_tokens, kept_documents
-from data_gen.hotpot_subq.labelling import Decision
 from data_gen.hotpot_subq.run import (
     PromptLimit,
     add_call_options,
@@ -19,7 +18,7 @@ from data_gen.hotpot_subq.run import (
     positive,
     question_files,
 )
-from data_gen.hotpot_subq.stage import QuestionWriter, StagePlan, run_stage
+from data_gen.hotpot_subq.stage import Decision, QuestionWriter, StagePlan, run_stage
 from data_gen.sources.arguments import NamedPath
 from data_gen.teacher.open_teacher import writer_teacher
 from data_gen.teacher.prompts import (
@@ -82,8 +81,7 @@ def checked_subquery(
     answers: Sequence[str],
     earlier: Sequence[str],
 ) -> tuple[str, str]:
-    """Return the sub-question in a teacher's text and what is wrong with it; nothing when it is
-    good.
+    """Return the sub-question in a teacher's text, and what is wrong with it ('' for nothing).
 
     Never raises. Checked is its form: that it is one English question of its own, names no answer
     of the main question that the main question does not name, and was not asked before. Whether
@@ -241,7 +239,6 @@ class SubqueryWriting:
 
 
 def _document(record: QuestionRecord, index: int) -> tuple[str, str]:
-    """Return the title and text of a paragraph."""
     title, sentences = record.context[index]
     return title, " ".join(sentence.strip() for sentence in sentences)
 

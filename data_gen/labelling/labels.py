@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from data_gen.labelling import kinship as weak_kinship
 from data_gen.labelling import life as weak_life
 from data_gen.labelling import works as weak_works
 from data_gen.labelling.life import life_brackets
@@ -27,11 +26,11 @@ LABELLING_FUNCTIONS: Mapping[str, LabellingFunction] = {
     "cause of death": weak_life.cause_of_death,
     "educated at": weak_life.educated_at,
     "employer": weak_life.employer,
-    "father": weak_kinship.father,
-    "mother": weak_kinship.mother,
-    "spouse": weak_kinship.spouse,
-    "child": weak_kinship.child,
-    "sibling": weak_kinship.sibling,
+    "father": weak_life.father,
+    "mother": weak_life.mother,
+    "spouse": weak_life.spouse,
+    "child": weak_life.child,
+    "sibling": weak_life.sibling,
     "director": weak_works.director,
     "producer": weak_works.producer,
     "publication date": weak_works.publication_date,
@@ -82,8 +81,7 @@ def weak_triples(
 
 
 def unlabelled_relations(text: str, triples: Collection[Triple]) -> list[str]:
-    """Return the relations of `CUES` that the text has a cue for and no triple, in the order of
-    `CUES`.
+    """Return the relations of `CUES`, in order, that the text has a cue for and no triple.
 
     `text` is a passage with its title in front, as the model reads it.
     """
@@ -94,9 +92,7 @@ def unlabelled_relations(text: str, triples: Collection[Triple]) -> list[str]:
 
 
 def _places_in_brackets(text: str) -> set[str]:
-    """Return whether places stand beside the dates of the life brackets, by their side of the
-    dash.
-    """
+    """Return whether places stand beside the dates of life brackets, by side of the dash."""
     parts = re.split(r"\s*[–—;]\s*|\s-\s", life_brackets(text))
     relations = ("place of birth", "place of death")
     return {

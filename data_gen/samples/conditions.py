@@ -117,9 +117,7 @@ def conditions_of_sentences(
 
 
 def _about(title: str, sentence: str) -> str:
-    """Return what a sentence says of the title, to be put behind it; '' where it is about
-    another.
-    """
+    """Return what a sentence says of the title, without it; '' where it is about another."""
     name = re.escape(_BRACKETS.sub("", title))
     family = re.escape(_BRACKETS.sub("", title).split(" ")[-1])
     # The name itself, or a fuller one that ends like it: 'Jeffrey Thomas Porcaro (1954) was'.
@@ -158,23 +156,15 @@ def as_table(sample: TriplesSample, seed: int) -> tuple[TriplesSample, list[str]
     """
     title = sample.text.partition(": ")[0]
     facts = [fact for fact in sample.triples if fact.subject == title]
-    values = _values(facts)
+    values: dict[str, list[str]] = {}
+    for fact in facts:
+        values.setdefault(fact.predicate, []).append(fact.object)
     if len(values) < FEWEST_ROWS:
         return None
     rng = random.Random(f"{seed}:rows:{sample.id}")
     order = rng.sample(list(values), len(values))
-    rows = {name: f"{_label(name, rng)} {' '.join(values[name])}" for name in order}
+    labels = {n: rng.choice(_LABELS.get(n, (n[:1].upper() + n[1:],))) for n in order}
+    rows = {name: f"{labels[name]} {' '.join(values[name])}" for name in order}
     placed = [fact for name in order for fact in facts if fact.predicate == name]
     text = f"{title}: {' '.join([*rng.choice(([title], [])), *rows.values()])}"
     return replace(sample, text=text, triples=placed), [rows[fact.predicate] for fact in placed]
-
-
-def _values(facts: Iterable[Triple]) -> dict[str, list[str]]:
-    values: dict[str, list[str]] = {}
-    for fact in facts:
-        values.setdefault(fact.predicate, []).append(fact.object)
-    return values
-
-
-def _label(predicate: str, rng: random.Random) -> str:
-    return rng.choice(_LABELS.get(predicate, (predicate[:1].upper() + predicate[1:],)))

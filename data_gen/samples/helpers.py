@@ -75,8 +75,7 @@ TASK: HelperTask = "choose_topics"
 
 
 def judge_gap_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """Yield one sample for each state (Trig-Nav §3.2): the first steps' facts, and what is
-    missing then.
+    """Yield a sample for each state (Trig-Nav §3.2): the first steps' facts, and what is missing.
 
     A question that needs no fact has enough from the start.
     """
@@ -137,9 +136,7 @@ def _others(step: QueryStep, steps: Sequence[QueryStep], material: Material) -> 
 
 
 def resolve_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """Yield one sample for each searchable triplet (T²RAG §4.3, step 2.2), filled where the
-    context tells.
-    """
+    """Yield a sample for each searchable triplet (T²RAG §4.3, 2.2), filled if the context tells."""
     steps = material.steps(record)
     pool = context_passages(record) or [step.passage for step in steps if step.passage]
     search = PassageSearch(pool) if pool else None
@@ -169,12 +166,9 @@ def _tells(passage: PassageRecord, step: QueryStep) -> bool:
 def _passages(
     step: QueryStep, gold: PassageRecord, search: PassageSearch, key: str, material: Material
 ) -> list[PassageRecord]:
-    """Return the passages of a prompt, best first: the step's own among them, or none that tells
-    what it looks for.
-    """
+    """Return a prompt's passages, best first: with the step's own, or none that tells."""
     options = material.options
-    [found] = search.search([step.asked.proposition], len(search.passages))
-    ranked = [*found, *(passage for passage in search.passages if passage not in found)]
+    ranked = search.ranked(step.asked.proposition)
     own = passage_origin(gold)
     silent = [p for p in ranked if passage_origin(p) != own and not _tells(p, step)]
     if silent and material.chance(f"{key}/nothing", options.nothing_rate):
@@ -187,9 +181,7 @@ def _passages(
 def _propositions(
     passages: Sequence[PassageRecord], step: QueryStep, key: str, material: Material
 ) -> list[str]:
-    """Return facts of the passages as sentences, in a drawn order; the step's own where one tells
-    it.
-    """
+    """Return the passages' facts as sentences in a drawn order, with the step's own if told."""
     wanted = Triple(*step.found.fields)
     told = [wanted] if step.passage in passages else []
     others = [
@@ -205,9 +197,7 @@ def _propositions(
 
 
 def subquery_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
-    """Yield one sample for each step whose passage is known: the sub-query that this passage
-    answers.
-    """
+    """Yield, for each step whose passage is known, the sub-query that this passage answers."""
     if not record.evidences and not record.question_decomposition:
         material.counts["left out: no sub-questions annotated"] += 1
         return
@@ -236,8 +226,7 @@ def decompose_samples(record: QuestionRecord, material: Material) -> Iterator[In
 
 
 def topic_samples(folder: Path) -> Iterator[InstructionSample]:
-    """Yield one sample for each entity and sentence that tells a fact of it, with the entity's
-    own kind.
+    """Yield a sample for each entity and sentence that tells a fact of it, with its own kind.
 
     The kinds are those that the world was made with, from its card's size and seed. Raises
     ValueError where that makes another world than the folder's.
@@ -267,9 +256,7 @@ def topic_samples(folder: Path) -> Iterator[InstructionSample]:
 
 
 def _named(world: World, passage: Passage) -> Iterator[tuple[int, str]]:
-    """Yield entities that a sentence tells a fact of, each once a sentence, and the sentence after
-    the passage's title.
-    """
+    """Yield the entities of each sentence's facts, and the sentence after the passage's title."""
     pairs = dict.fromkeys(
         (entity, number)
         for fact, number in passage.told
@@ -283,8 +270,7 @@ def _named(world: World, passage: Passage) -> Iterator[tuple[int, str]]:
 def choosing_questions(
     path: str, on_error: Callable[[RecordError], None] | None = None
 ) -> Iterator[QuestionRecord]:
-    """Yield the questions of a file of choices, once for lines that follow each other, without
-    answers.
+    """Yield the questions of a file of choices without answers, once for adjoining lines.
 
     Raises RecordError for a broken line, or hands it to `on_error`.
     """
@@ -295,9 +281,7 @@ def choosing_questions(
 
 
 def choice_samples(path: str, kept: DiskGroups) -> Iterator[InstructionSample]:
-    """Yield a sample a choice of the questions whose ids are in `kept`; broken lines are passed
-    over.
-    """
+    """Yield a sample for each choice of the questions in `kept`; broken lines are passed over."""
     for choice in read_records(path, OfferedChoice, lambda error: None):
         if choice.question_id in kept:
             own_id = sample_id(choice.question_id, TASK, choice.number)

@@ -30,9 +30,7 @@ class PassageSearch:
         self._index.index(_tokens(texts), show_progress=False)
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[PassageRecord]]:
-        """Return the `top_k` best passages of each query, best first; those without a shared word
-        drop.
-        """
+        """Return each query's `top_k` best passages, best first; all share a word with it."""
         if not queries:
             return []
         count = min(top_k, len(self.passages))
@@ -41,6 +39,11 @@ class PassageSearch:
             [self.passages[int(i)] for i, score in zip(row, row_scores, strict=True) if score > 0]
             for row, row_scores in zip(found, scores, strict=True)
         ]
+
+    def ranked(self, query: str) -> list[PassageRecord]:
+        """Return all passages, those found for the query first."""
+        [found] = self.search([query], len(self.passages))
+        return [*found, *(passage for passage in self.passages if passage not in found)]
 
 
 def _tokens(texts: Sequence[str]) -> list[list[str]]:
@@ -58,9 +61,7 @@ class PassageFinder:
         return PassageSearch(self.passages)
 
     def find(self, subquery: str, answer: str) -> PassageRecord | None:
-        """Return the best of the first few passages (BM25) whose title the sub-question names and
-        whose text holds the answer; None where there is none.
-        """
+        """Return the best of the first passages whose title is asked and text holds the answer."""
         if not self.passages or not answer.strip():
             return None
         [found] = self._search.search([subquery], LOOKED_AT)
@@ -101,9 +102,7 @@ class Material:
     counts: Counter[str] = field(default_factory=Counter)
 
     def steps(self, record: QuestionRecord) -> list[QueryStep]:
-        """Return the question's steps; none, which is counted, where its annotation gives no
-        triplets.
-        """
+        """Return the question's steps; none, counted, if its annotation gives no triplets."""
         try:
             return query_steps(record, self.by_title)
         except NoQueryTripletsError as error:

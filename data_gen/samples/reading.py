@@ -113,8 +113,7 @@ def _silent(
     """Return the best passage that holds none of the answers; none in most draws of the key."""
     if not material.chance(f"{key}/nothing", material.options.nothing_rate):
         return []
-    [found] = search.search([query], len(search.passages))
-    ranked = [*found, *(passage for passage in search.passages if passage not in found)]
+    ranked = search.ranked(query)
     return [p for p in ranked if not any(_tells(p, answer) for answer in answers)][:1]
 
 

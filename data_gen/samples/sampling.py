@@ -48,8 +48,7 @@ class PlanKinds:
         return foretold_share(self._by_steps)
 
     def first_plan_counts(self) -> dict[str, int]:
-        """Return how often a plan without a history asks for a retrieval, and how often for
-        nothing.
+        """Return how many plans without a history ask for a retrieval, and how many for none.
 
         Logs a warning where most ask for nothing: a planner learns from these never to retrieve.
         """
@@ -123,7 +122,8 @@ class SampleChooser:
             self._states += 1
             self._questions.add(text_key(sample.question_id))
             return
-        steps, enough = _group(sample)
+        steps = min(len(sample.history), MOST_STEPS_APART)
+        enough = sample.label == PlanAction.SUFFICIENT
         self._groups[steps, enough] += 1
         place = hash_fraction(f"{sample.id}/balance", self._sampling.seed)
         row = [sample.id, self._count, steps, enough, text_key(sample.question_id).hex()]
@@ -148,9 +148,7 @@ class SampleChooser:
         return kept
 
     def _balanced(self) -> npt.NDArray[np.bool_]:
-        """Return which samples are among as many states that ask on as that have enough, by
-        hash.
-        """
+        """Return which samples are among equally many states that ask on and have enough."""
         kept = np.zeros(self._count, bool)
         taken: Counter[tuple[int, bool]] = Counter()
         rows: Iterator[list[Any]] = map(json.loads, self._order)
@@ -168,10 +166,6 @@ class SampleChooser:
         return kept
 
 
-def _group(state: RasSample) -> tuple[int, bool]:
-    return min(len(state.history), MOST_STEPS_APART), state.label == PlanAction.SUFFICIENT
-
-
 def _kept_without_history(sample: RasSample, sampling: PlanSampling) -> bool:
     if sample.task == "answer":
         chance = hash_fraction(f"{sample.question_id}/answer", sampling.seed)
@@ -186,8 +180,7 @@ def _kept_without_history(sample: RasSample, sampling: PlanSampling) -> bool:
 def balanced_places(
     samples: Iterable[TriplesSample], limit: int, seed: int, folder: Path
 ) -> npt.NDArray[np.bool_]:
-    """Return which samples stay: one does while one of its relations stands in fewer than `limit`
-    kept.
+    """Return which samples stay: while one of their relations is in fewer than `limit` kept.
 
     Taken in an order by hash of the ids, so that the choice depends on `seed` alone; a relation may
     pass the limit in the company of a rarer one. The samples are sorted in `folder`; in memory are

@@ -60,9 +60,7 @@ class _State:
 
 
 def instructed_question(record: QuestionRecord, dataset: str = "") -> str:
-    """Return the question under its data set's task instruction (RAS Table 5), known also by
-    choices.
-    """
+    """Return the question under its data set's instruction (RAS Table 5), or that of choices."""
     has_choices = "\nA: " in record.question
     return with_task_instruction(record.question, "arc_challenge" if has_choices else dataset)
 

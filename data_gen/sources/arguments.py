@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,9 +43,7 @@ def named_path(names: Collection[str]) -> Callable[[str], NamedPath]:
 
 
 def question_file(text: str) -> NamedPath:
-    """Read [NAME=]PATH, NAME a source of questions, as an argparse type; without it, our
-    contract's.
-    """
+    """Read [NAME=]PATH as an argparse type; without a NAME the file is in our contract."""
     name, separator, path = text.partition("=")
     if not separator or name not in QUESTION_SOURCES:
         return NamedPath("contract", text)
@@ -107,16 +104,6 @@ def add_question_options(parser: argparse.ArgumentParser, limited: str) -> None:
     )  # fmt: skip
 
 
-def parse_options(
-    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
-) -> argparse.Namespace:
-    """Return the options, with the arguments as they were given (those of the process) as
-    `arguments`.
-    """
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    return parser.parse_args(given, argparse.Namespace(arguments=given))
-
-
 class SkippedRecords:
     """Counts broken records by source; without `allowed` the first one is raised."""
 
@@ -139,9 +126,7 @@ class SkippedRecords:
 
 
 def source_sha256(path: str | Path) -> str:
-    """Return sha256 of a file, of a folder's JSON Lines and XML files together; '' for a hub
-    reference.
-    """
+    """Return the sha256 of a file, or of a folder's JSON Lines and XML files; '' for the hub."""
     path = Path(path)
     if path.is_dir():
         files = sorted(p for suffix in ("*.jsonl", "*.xml") for p in path.rglob(suffix))
@@ -172,9 +157,7 @@ def known_licence(name: str, file: str) -> str | None:
 
 
 def source_file(path: str) -> str:
-    """Return what a card calls a source: its file's name, or the data set's with revision and
-    split.
-    """
+    """Return a source's name in cards: the file's, or the data set's with revision and split."""
     return parse_hub_reference(path).short if is_hub_reference(path) else Path(path).name
 
 

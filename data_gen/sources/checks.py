@@ -38,9 +38,7 @@ def list_items(
 
 
 def as_objects(value: Any) -> Any:
-    """Return a dictionary of lists as the list of dictionaries it stands for; another value as it
-    is.
-    """
+    """Return a dictionary of lists as a list of dictionaries; another value as it is."""
     if not isinstance(value, Mapping) or not all(isinstance(v, list) for v in value.values()):
         return value
     rows = zip(*value.values(), strict=False)
@@ -104,25 +102,20 @@ def check_supporting_facts(record: QuestionRecord, where: str) -> None:
         if problem:
             field, remedy = f"supporting_facts[{position}]", "Correct the fact or skip the record"
             raise RecordError(where, field, problem, remedy)
-    _check_support_indices(record, where)
+    for position, step in enumerate(record.question_decomposition):
+        place = step.paragraph_support_idx
+        if place is not None and not 0 <= place < len(record.context):
+            field = f"question_decomposition[{position}].paragraph_support_idx"
+            problem = f"{place} is out of range (the context has {len(record.context)} paragraphs)"
+            raise RecordError(where, field, problem, "Correct the index or skip the record")
 
 
 def _fact_problem(title: str, index: int, sentences: dict[str, int]) -> str:
-    """Return what is wrong with one supporting fact; empty when nothing is."""
     if title not in sentences:
         return f"no paragraph in the context is titled {title!r}"
     if not 0 <= index < sentences[title]:
         return f"sentence index {index} of {title!r} is out of range (0 to {sentences[title] - 1})"
     return ""
-
-
-def _check_support_indices(record: QuestionRecord, where: str) -> None:
-    for position, step in enumerate(record.question_decomposition):
-        index = step.paragraph_support_idx
-        if index is not None and not 0 <= index < len(record.context):
-            field = f"question_decomposition[{position}].paragraph_support_idx"
-            problem = f"{index} is out of range (the context has {len(record.context)} paragraphs)"
-            raise RecordError(where, field, problem, "Correct the index or skip the record")
 
 
 def check_triples(triples: list[Triple], field: str, where: str) -> None:

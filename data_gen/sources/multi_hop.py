@@ -6,7 +6,6 @@ reader turns one row into a question, or raises RecordError.
 
 from typing import Any
 
-from data_gen.sources import contract
 from data_gen.sources.checks import (
     CONTEXT_COLUMNS,
     EVIDENCE_COLUMNS,
@@ -15,6 +14,7 @@ from data_gen.sources.checks import (
     list_items,
     question_record,
 )
+from data_gen.sources.contract import contract_question
 from data_gen.sources.rows import Row
 from models.formats.fields import FieldReader
 from models.formats.records import QuestionRecord
@@ -27,7 +27,7 @@ def hotpotqa_question(row: Row) -> QuestionRecord:
     """Return one row in the official, the hub's or the contract's form. Raises RecordError."""
     reader = FieldReader(row.value, row.where)
     if not _is_official(reader.record):
-        return contract.convert(row)
+        return contract_question(row)
     return question_record(_of_hotpotqa(reader), row.where)
 
 
@@ -58,7 +58,7 @@ def twowiki_question(row: Row) -> QuestionRecord:
     """
     reader = FieldReader(row.value, row.where)
     if not _is_official(reader.record):
-        return contract.convert(row)
+        return contract_question(row)
     evidences = list_items(reader, "evidences", EVIDENCE_COLUMNS, required=False)
     return question_record({**_of_hotpotqa(reader), "evidences": evidences}, row.where)
 
@@ -71,7 +71,7 @@ def musique_question(row: Row) -> QuestionRecord:
     """
     reader = FieldReader(row.value, row.where)
     if reader.record.get("paragraphs") is None:
-        return contract.convert(row)
+        return contract_question(row)
     if reader.record.get("answerable") is False:
         problem = "the question has no answer in its paragraphs"
         raise reader.fail("answerable", problem, "Skip it or use musique_ans")

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from common.names import did_you_mean
-from data_gen.sources import contract, webnlg
-from data_gen.sources.added_questions import (
+from data_gen.sources.contract import (
     arc_question,
     asqa_question,
+    contract_question,
     has_short_answer,
     instruction,
     reading_question,
@@ -23,7 +23,7 @@ from data_gen.sources.multi_hop import (
     twowiki_question,
 )
 from data_gen.sources.rows import OnError, Row, convert_rows, read_rows
-from data_gen.sources.texts import contract_sample, tekgen_sample, wikiofgraph_sample
+from data_gen.sources.texts import contract_sample, read_webnlg, tekgen_sample, wikiofgraph_sample
 from models.formats.records import QuestionRecord, TriplesSample
 
 T = TypeVar("T")
@@ -53,15 +53,15 @@ QUESTION_SOURCES: dict[str, Reader[QuestionRecord]] = {
     "hotpotqa": converted(hotpotqa_question),
     "2wikimultihopqa": converted(twowiki_question),
     "musique": converted(musique_question),
-    "world": converted(contract.convert, "questions_*.jsonl"),
-    "contract": converted(contract.convert),
+    "world": converted(contract_question, "questions_*.jsonl"),
+    "contract": converted(contract_question),
     "arc": converted(arc_question),
     "asqa": converted(asqa_question),
     "instructions": converted(instruction),
     "reading": converted(reading_question, wanted=has_short_answer),
 }
 TRIPLE_SOURCES: dict[str, Reader[TriplesSample]] = {
-    "webnlg": webnlg.read,
+    "webnlg": read_webnlg,
     "wikiofgraph": converted(wikiofgraph_sample),
     "tekgen": converted(tekgen_sample),
     "world": converted(contract_sample, "triples.jsonl"),

@@ -12,9 +12,7 @@ DEFAULT_FRACTIONS = (0.94, 0.06, 0.0)
 
 
 def check_fractions(fractions: Sequence[float]) -> tuple[float, float, float]:
-    """Return train, dev and test shares as a tuple; ValueError unless three shares that sum to
-    one.
-    """
+    """Return train, dev and test shares. Raises ValueError unless they are three and sum to one."""
     if len(fractions) != 3 or any(share < 0 for share in fractions):
         raise ValueError(
             f"fractions {list(fractions)}: give three shares of train, dev and test, none negative"

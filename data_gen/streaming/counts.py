@@ -51,9 +51,7 @@ class PlacedCounts(Counter[str]):
 
 
 def spread_of(counts: Mapping[int, int]) -> dict[str, float]:
-    """Return minimum, mean, median, 90th percentile and maximum of values counted; empty for
-    none.
-    """
+    """Return minimum, mean, median, 90th percentile and maximum of values; empty for none."""
     total = sum(counts.values())
     if not total:
         return {}

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Generic, TypeVar
 
 from common.files import atomic_directory
+from models.formats.records import Record, RecordT
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 T = TypeVar("T")
@@ -105,41 +106,25 @@ class EveryFew(FirstFew[T]):
         self._seen += 1
 
 
-class Spooled(Protocol):
-    """An item that can be spooled: it goes to a JSON object and comes back as it was."""
-
-    @classmethod
-    def from_json(cls, record: Any, where: str = "") -> Self:
-        """Read the JSON object."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        ...
-
-
-SpooledT = TypeVar("SpooledT", bound=Spooled)
-
-
-def to_line(record: Spooled) -> str:
+def to_line(record: Record) -> str:
     """Return a record as one line of ASCII, which holds any text, lone surrogates too."""
     return json.dumps(record.to_json())
 
 
-def from_line(line: str | bytes, record_type: type[SpooledT]) -> SpooledT:
+def from_line(line: str | bytes, record_type: type[RecordT]) -> RecordT:
     """Return the record that `to_line` wrote."""
     return record_type.from_json(json.loads(line))
 
 
-class Spool(Generic[SpooledT]):
+class Spool(Generic[RecordT]):
     """A file of records of one type: first `add` them all, then iterate, any number of times."""
 
-    def __init__(self, file: Path, record_type: type[SpooledT]) -> None:
+    def __init__(self, file: Path, record_type: type[RecordT]) -> None:
         self.file, self._type = file, record_type
         self._handle = open(file, "w", encoding="ascii")  # noqa: SIM115
         self._count = 0
 
-    def add(self, record: SpooledT) -> None:
+    def add(self, record: RecordT) -> None:
         """Append a record."""
         self._handle.write(to_line(record) + "\n")
         self._count += 1
@@ -147,7 +132,7 @@ class Spool(Generic[SpooledT]):
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[SpooledT]:
+    def __iter__(self) -> Iterator[RecordT]:
         self._handle.close()
         with open(self.file, "rb") as lines:
             for line in lines:
@@ -155,8 +140,7 @@ class Spool(Generic[SpooledT]):
 
 
 def sort_key(fraction: float, number: int = 0) -> str:
-    """Return a key that sorts as (fraction, number) does: their bits in hexadecimal digits, 28 of
-    them.
+    """Return 28 hexadecimal digits that sort as (fraction, number) does.
 
     fraction: not negative, as `hash_fraction` gives it; number: below 2**48, to break ties.
     """

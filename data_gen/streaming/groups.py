@@ -1,9 +1,8 @@
 """Payloads by key on disk, and the first entry of each key, for any number of entries."""
 
 import hashlib
-import os
+import secrets
 import sqlite3
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ def open_table(tables: str, folder: Path | None = None) -> sqlite3.Connection:
     No journal, one transaction that is never closed, up to CACHE_BYTES in memory; what fits there
     is not written. Without a folder the file is one of the system's temporary ones.
     """
-    file = "" if folder is None else _new_file(folder)
+    file = "" if folder is None else folder / f"{secrets.token_hex(8)}.sqlite"
     table = sqlite3.connect(file, isolation_level=None)
     for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"):
         table.execute(f"PRAGMA {pragma}")
@@ -56,7 +55,7 @@ class DiskGroups:
         return self._count
 
     def __contains__(self, key: str) -> bool:
-        return self._number(_digest(key)) is not None
+        return self._number(text_key(key)) is not None
 
     def add(
         self, key: str, payload: str = "", value: str | None = None, replace: bool = False
@@ -65,7 +64,7 @@ class DiskGroups:
 
         replace: the payload takes the place of the one before.
         """
-        digest = _digest(key)
+        digest = text_key(key)
         number = self._number(digest)
         if number is None:
             number = self._count
@@ -82,13 +81,13 @@ class DiskGroups:
 
     def payload(self, key: str) -> str | None:
         """Return the payload of a key, None where the key is not there."""
-        found = self._table.execute("SELECT payload FROM groups WHERE key = ?", (_digest(key),))
+        found = self._table.execute("SELECT payload FROM groups WHERE key = ?", (text_key(key),))
         row = found.fetchone()
         return None if row is None else str(row[0])
 
     def values(self, key: str) -> list[str]:
         """Return the values of a key in the order in which they came; none for an unknown key."""
-        number = self._number(_digest(key))
+        number = self._number(text_key(key))
         return [] if number is None else self._values(number)
 
     def groups(self) -> Iterator[tuple[str, list[str]]]:
@@ -140,16 +139,6 @@ class PassageTable(Mapping[str, PassageRecord]):
     def passages(self) -> Iterator[PassageRecord]:
         """Return all of them, in the order in which they came."""
         return (from_line(line, PassageRecord) for line, _ in self._groups.groups())
-
-
-def _new_file(folder: Path) -> str:
-    descriptor, name = tempfile.mkstemp(dir=folder, suffix=".sqlite")
-    os.close(descriptor)
-    return name
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def text_key(text: str) -> bytes:
@@ -206,9 +195,7 @@ class FirstByKey:
         return verdicts
 
     def sizes_and_values(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]]:
-        """Yield how many entries each key has, and the first one's value; keys in no order, in
-        pieces.
-        """
+        """Yield each key's number of entries and first value; keys in no order, in pieces."""
         for entries, start, _ in self._groups():
             yield np.diff(np.append(start, len(entries))), entries["value"][start]
 

@@ -28,11 +28,8 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 # What every other call would meet too.
 HOPELESS = (AccessError, EngineClosedError, UnknownAdapterError, UnsupportedRequestError)
-
-
-def is_transient(error: EngineError) -> bool:
-    """Return whether the same call may succeed later."""
-    return isinstance(error, TransientError | DeadlineExceededError | EngineDiedError)
+# After these the same call may succeed later.
+TRANSIENT = (TransientError, DeadlineExceededError, EngineDiedError)
 
 
 def may_be_billed(error: EngineError) -> bool:
@@ -57,9 +54,7 @@ class RetryPolicy:
     longest_told_seconds: float = 3600.0
 
     def wait_seconds(self, failed_attempts: int, error: EngineError) -> float:
-        """Return how long to wait after so many failed attempts; at least what the endpoint asks
-        for.
-        """
+        """Return the wait after so many failed attempts, at least what the endpoint asks for."""
         longest = min(self.longest_seconds, self.base_seconds * 2 ** (failed_attempts - 1))
         return (told_seconds(error) or 0.0) + random.uniform(0.0, longest)
 
@@ -173,9 +168,12 @@ class TeacherCaller:
                 return await self._attempt(key, call, bill)
             except EngineError as error:
                 self._stop_where_hopeless(error)
-                if attempt == policy.attempts or not is_transient(error):
+                if attempt == policy.attempts or not isinstance(error, TRANSIENT):
                     bill.failed += 1
-                    self._count_failure(error)
+                    self._failed_in_a_row += 1
+                    most = max(self._limits.failures_in_a_row, 2 * self._limits.concurrency)
+                    if self._failed_in_a_row >= most:
+                        self.stop(f"{most} calls failed one after another, the last with: {error}")
                     raise CallFailedError(call, error) from error
                 self._require_going()
                 bill.retried += 1
@@ -251,9 +249,3 @@ class TeacherCaller:
         if told > self._limits.retries.longest_told_seconds:
             self.stop(f"the endpoint asks to wait {told:,.0f} seconds ({error})")
         self._not_before = max(self._not_before, time.monotonic() + told)
-
-    def _count_failure(self, error: EngineError) -> None:
-        self._failed_in_a_row += 1
-        most = max(self._limits.failures_in_a_row, 2 * self._limits.concurrency)
-        if self._failed_in_a_row >= most:
-            self.stop(f"{most} calls failed one after another, the last with: {error}")

@@ -87,7 +87,13 @@ class JournalContents:
             self.lost += self.open.pop(key, Amount())
             self.open[key] = Amount(int(event["most_tokens"]), float(event["most_cost"]))
         elif kind == "answer":
-            answer = _read_answer(event)
+            answer = Answer(
+                str(event["text"]),
+                str(event["finish_reason"]),
+                int(event["input_tokens"]),
+                int(event["output_tokens"]),
+                float(event["cost"]),
+            )
             self.answers[key] = answer
             self.confirmed += Amount(answer.input_tokens + answer.output_tokens, answer.cost)
             self.open.pop(key, None)
@@ -97,16 +103,6 @@ class JournalContents:
             self.lost += most if event["may_be_billed"] else Amount()
         else:
             raise ValueError(f"event {kind!r}")
-
-
-def _read_answer(event: Mapping[str, Any]) -> Answer:
-    return Answer(
-        str(event["text"]),
-        str(event["finish_reason"]),
-        int(event["input_tokens"]),
-        int(event["output_tokens"]),
-        float(event["cost"]),
-    )
 
 
 def read_journal(path: Path) -> JournalContents:
@@ -229,7 +225,10 @@ class Journal:
         try:
             _write_whole(self._file, line)
         except OSError as error:
-            self._broken = self._write_error(error)
+            self._broken = JournalError(
+                f"{self.path}: cannot be written ({error.strerror}). {self._kept()} Free some "
+                "space and run the command again"
+            )
             # Without the half line the file ends with what was kept before.
             os.ftruncate(self._file, self.contents.whole_bytes)
             raise self._broken from error
@@ -247,12 +246,6 @@ class Journal:
                 f"{self.path}: {free:,} bytes are free on its disk, too few to go on. "
                 f"{self._kept()} Free some space and run the command again"
             )
-
-    def _write_error(self, error: OSError) -> JournalError:
-        return JournalError(
-            f"{self.path}: cannot be written ({error.strerror}). {self._kept()} Free some space "
-            "and run the command again"
-        )
 
     def _kept(self) -> str:
         return f"The {len(self.answers)} answers in it are kept, those under way may be lost."

@@ -142,8 +142,7 @@ class Asker(Protocol):
 
 
 def call_key(model: str, call: TeacherCall) -> str:
-    """Return sha256 of everything that decides an answer: model, prompt, sampling and format
-    version.
+    """Return the sha256 of what decides an answer: model, prompt, sampling and format version.
 
     A deadline decides none. The endpoint's address is not in it: a served model may move.
     """

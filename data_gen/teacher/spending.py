@@ -40,9 +40,7 @@ class Prices:
         return Amount(read + written, self.cost(read, written))
 
     def answer(self, completion: Completion, call: TeacherCall) -> Answer:
-        """Return a completion with its cost; an endpoint that tells no usage is charged for the
-        most.
-        """
+        """Return a completion with its cost; without a usage told, the most is charged."""
         read, written = completion.input_tokens, completion.output_tokens
         if not read:
             read, written = most_input_tokens(call.request), call.request.sampling.max_new_tokens

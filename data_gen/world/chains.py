@@ -1,7 +1,5 @@
 """Questions over chains of relations, and for the one entity that meets two conditions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations
 from random import Random

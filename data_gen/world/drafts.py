@@ -1,7 +1,5 @@
 """The drafts that question makers return, and the tables that they may look up."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,34 +1,12 @@
 """Invented names, built from syllables so that none is taken from the real world."""
 
-from __future__ import annotations
-
 from random import Random
 
 # Plain syllables cost a tokenizer fewer pieces than clusters do, and a small model copies them.
 ONSETS = [
-    "b",
-    "br",
-    "d",
-    "dr",
-    "f",
-    "g",
-    "gr",
-    "h",
-    "j",
-    "k",
-    "l",
-    "m",
-    "n",
-    "p",
-    "pr",
-    "r",
-    "s",
-    "st",
-    "t",
-    "tr",
-    "v",
-    "z",
-]
+    "b", "br", "d", "dr", "f", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "pr", "r", "s", "st",
+    "t", "tr", "v", "z",
+]  # fmt: skip
 NUCLEI = ["a", "e", "i", "o", "u"]
 CODAS = ["l", "n", "r", "s", "x", "k", "m", "lm", "nd", "rk"]
 FILM_PATTERNS = (

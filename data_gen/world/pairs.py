@@ -1,11 +1,8 @@
 """Questions about two entities, and questions that hold all that their answer needs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from data_gen.world.dates import earlier
 from data_gen.world.drafts import Draft, Library
 from data_gen.world.question_wording import (
     BRIDGE_COMPARISONS,
@@ -14,7 +11,7 @@ from data_gen.world.question_wording import (
     ComparisonWording,
     YesNoWording,
 )
-from data_gen.world.schema import Entity, Fact, Kind
+from data_gen.world.schema import Entity, Fact, Kind, earlier
 
 Ends = list[tuple[Entity, tuple[Fact, ...]]]
 TYPE = "self_contained"

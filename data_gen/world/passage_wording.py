@@ -4,8 +4,6 @@
 A verb phrase follows the subject, an opener stands before it, a clause is whole.
 """
 
-from __future__ import annotations
-
 from data_gen.world.schema import Kind
 
 VERB_PHRASES: dict[str, tuple[str, ...]] = {

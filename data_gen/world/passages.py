@@ -1,7 +1,5 @@
 """Passages: a few sentences about one entity, and where each fact is told."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random

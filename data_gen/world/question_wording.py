@@ -1,7 +1,5 @@
 """Ways of asking for each relation; `{x}` is a name or a phrase for what is asked about."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from random import Random
 
@@ -209,9 +207,7 @@ YES_NO: tuple[YesNoWording, ...] = (
 
 @dataclass(frozen=True)
 class ComparisonWording:
-    """The wording of questions which of two entities of `kind` has the earlier or later date at the
-    end of `path`.
-    """
+    """The wording of which of two of `kind` has the earlier or later date at the path's end."""
 
     kind: Kind
     path: tuple[str, ...]

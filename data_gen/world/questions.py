@@ -1,7 +1,5 @@
 """The mixture of questions, each asked once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random

@@ -1,7 +1,5 @@
 """A world in the form of the data contracts, and the counts that its card tells."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
@@ -60,23 +58,16 @@ class Figures:
             "hops": {str(hops): count for hops, count in sorted(self._hops.items())},
             "evidence_predicates": dict(sorted(self._asked.items())),
             "yes_no_answers": dict(sorted(self._answers.get("yes_no", Counter()).items())),
-            "vocabulary": _vocabulary(library),
+            "vocabulary": {
+                "predicates": len({fact.predicate for p in library.passages for fact, _ in p.told}),
+                "entity_names": len(library.world.entities),
+                "distinct_words": len({w for p in library.passages for w in p.text.split()}),
+            },
         }
 
 
-def _vocabulary(library: Library) -> dict[str, int]:
-    words = {word for passage in library.passages for word in passage.text.split()}
-    return {
-        "predicates": len({fact.predicate for p in library.passages for fact, _ in p.told}),
-        "entity_names": len(library.world.entities),
-        "distinct_words": len(words),
-    }
-
-
 def triple_of(world: World, fact: Fact) -> Triple:
-    """Return a fact as a triple, its subject by full name and its object as the passage writes
-    it.
-    """
+    """Return a fact as a triple: the subject's full name, the object as the passage has it."""
     return Triple(world.entities[fact.subject].name, fact.predicate, fact.surface)
 
 

@@ -17,12 +17,21 @@ from inference.loops.model import (
 )
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Retriever
-from models.formats.chain_of_thought import final_answer, parse_thought, thought_prompt
+from models.formats.baselines import (
+    STOP_REACT,
+    STOP_SELF_ASK,
+    Turn,
+    final_answer,
+    parse_action,
+    parse_self_ask,
+    parse_thought,
+    react_prompt,
+    self_ask_prompt,
+    thought_prompt,
+)
 from models.formats.planning import History
 from models.formats.prompts import passage_text
-from models.formats.react import STOP_REACT, Turn, parse_action, react_prompt
 from models.formats.records import QuestionRecord
-from models.formats.self_ask import STOP_SELF_ASK, parse_self_ask, self_ask_prompt
 
 
 class NoRetrievalLoop:

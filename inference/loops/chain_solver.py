@@ -12,10 +12,9 @@ from inference.loops.model import ModelSteps
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
 from models.facts.triple_selection import select_triples
-from models.formats.evidence_answer import evidence_answer_prompt, is_insufficient
 from models.formats.helpers import decompose_prompt, parse_resolution, resolve_prompt
 from models.formats.planning import one_line
-from models.formats.prompts import passage_text
+from models.formats.prompts import evidence_answer_prompt, is_insufficient, passage_text
 from models.formats.query_triplets import (
     ANONYMOUS,
     QueryTriplet,

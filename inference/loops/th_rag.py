@@ -22,8 +22,7 @@ from inference.loops.model import GraphReader, ModelSteps, search
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
-from models.formats.evidence_answer import evidence_answer_prompt
-from models.formats.prompts import passage_text
+from models.formats.prompts import evidence_answer_prompt, passage_text
 from models.formats.query_triplets import QueryTriplet, format_query_triplet
 from models.formats.records import QuestionRecord
 from models.formats.topics import (

@@ -27,10 +27,9 @@ from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.open_retriever import reciprocal_rank_fusion
 from inference.retrieval.passages import Hit, Passage
 from models.facts.triple_selection import select_triples
-from models.formats.evidence_answer import INSUFFICIENT, evidence_answer_prompt
 from models.formats.helpers import gap_prompt, parse_gap
 from models.formats.planning import History, HistoryStep
-from models.formats.prompts import passage_text
+from models.formats.prompts import INSUFFICIENT, evidence_answer_prompt, passage_text
 from models.formats.records import QuestionRecord
 from models.formats.subquestions import (
     JUDGE_INSTRUCTION,

@@ -102,35 +102,10 @@ _WH_WORD = re.compile(
     re.IGNORECASE,
 )
 _WHO_VERB = re.compile(r"^who\s+(?P<verb>[a-z]+)\s+(?P<rest>.+)$", re.IGNORECASE)
-_NOT_A_VERB = frozenset(
-    [
-        "is",
-        "was",
-        "are",
-        "were",
-        "did",
-        "does",
-        "do",
-        "has",
-        "had",
-        "have",
-        "can",
-        "could",
-        "will",
-        "would",
-        "should",
-        "may",
-        "might",
-        "be",
-        "the",
-        "in",
-        "on",
-        "of",
-        "all",
-        "else",
-        "also",
-    ]
-)
+_NOT_A_VERB = frozenset([
+    "is", "was", "are", "were", "did", "does", "do", "has", "had", "have", "can", "could", "will",
+    "would", "should", "may", "might", "be", "the", "in", "on", "of", "all", "else", "also",
+])  # fmt: skip
 
 
 def relation_question(relation: str, subject: str) -> str:

@@ -4,13 +4,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from models.formats.triples import Triple
+from models.formats.triples import Triple, unescaped
 
 _TAG = re.compile(r"\[\s*([CPR])\s*\]")
 _TAG_OR_ESCAPE = re.compile(r"\\.|" + _TAG.pattern, re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
-_UNESCAPES = {"n": "\n", "r": "\r"}
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r"})
 _ORDER = ("C", "P", "R")
 _CLAIMS = {
     "director": "{s} was directed by {o}",
@@ -122,19 +120,15 @@ def _parse_piece(text: str, tags: list[re.Match[str]], stop: int) -> ConditionTr
     if tuple(match[1] for match in tags) != _ORDER:
         return None
     ends = [*(match.start() for match in tags[1:]), stop]
-    fields = [_unescape(text[match.end() : end]) for match, end in zip(tags, ends, strict=True)]
+    fields = [unescaped(text[match.end() : end]) for match, end in zip(tags, ends, strict=True)]
     triplet = ConditionTriplet(*fields)
     return triplet if triplet.condition and triplet.conclusion else None
 
 
 def escape_field(field: str) -> str:
     """Escape what a reader would take for a tag or a line's end."""
-    escaped = "".join(_ESCAPES.get(character, character) for character in field.strip())
+    escaped = field.strip().translate(_ESCAPES)
     return _TAG.sub(lambda match: "\\" + match[0], escaped)
-
-
-def _unescape(field: str) -> str:
-    return _ESCAPED.sub(lambda match: _UNESCAPES.get(match[1], match[1]), field).strip()
 
 
 def claim(fact: Triple) -> str:

@@ -34,6 +34,13 @@ class FieldReader:
             raise self.fail(field, f"is {kind}, not a string", f"Write '{field}' as a string")
         return str(value)
 
+    def filled_text(self, field: str) -> str:
+        """A string field that is not blank. Raises RecordError."""
+        value = self.text(field)
+        if not value.strip():
+            raise self.fail(field, "is blank", f"Write a text in '{field}'")
+        return value
+
     def items(self, field: str, read: Callable[[Any], T], shape: str) -> list[T]:
         """A list field whose items `read` turns into T; missing or null is an empty list."""
         values = self.record.get(field)

@@ -129,3 +129,30 @@ def conditions_prompt(text: str, few_shot: bool = False) -> str:
     """
     instruction = f"{CONDITIONS_FEW_SHOT_INSTRUCTION}\n" if few_shot else ""
     return f"{instruction}Text: {one_line(text)}\nTriplets:\n"
+
+
+INSUFFICIENT = "Insufficient information."
+"""What an answer is where the evidence does not tell; not a guess."""
+
+SHORT_ANSWER_INSTRUCTION = f"""\
+Answer the question from the information below and from nothing else. The answer is one word or \
+the shortest phrase, a name or a date (at most five words), or Yes or No, in the language of the \
+question. If the information does not tell, reply "{INSUFFICIENT}\""""
+"""TH-RAG App. A.2, Table 10."""
+
+LONG_ANSWER_INSTRUCTION = f"""\
+Answer the question in several paragraphs from the information below and from nothing else, in the \
+language of the question. Do not make anything up. If the information does not tell, reply \
+"{INSUFFICIENT}\""""
+"""TH-RAG App. A.1, Table 9."""
+
+
+def evidence_answer_prompt(question: str, evidence: str, long_form: bool = False) -> str:
+    """Instruction, evidence, question; ends in a line break, the answer follows."""
+    instruction = LONG_ANSWER_INSTRUCTION if long_form else SHORT_ANSWER_INSTRUCTION
+    return f"{instruction}\n\n{evidence}\n\nQuestion: {one_line(question)}\nAnswer:\n"
+
+
+def is_insufficient(answer: str) -> bool:
+    """Whether an answer is blank or says that the evidence does not tell."""
+    return one_line(answer).rstrip(".").casefold() in ("", INSUFFICIENT.rstrip(".").casefold())

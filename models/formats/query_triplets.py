@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-_ESCAPES = {"\\": "\\\\", "|": "\\|", "\n": "\\n", "\r": "\\r"}
-_UNESCAPES = {"n": "\n", "r": "\r"}
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+from models.formats.triples import unescaped
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "|": "\\|", "\n": "\\n", "\r": "\\r"})
 # A bullet or the heading of the paper's own examples ("Triple: France | has capital | ?").
 _LEAD = re.compile(r"(?:[-*•]\s|triples?:|triplets?:)\s*", re.IGNORECASE)
 _FIELD = re.compile(r"(?:(?>\\.|[^|])*+)", re.DOTALL)
@@ -185,7 +185,7 @@ def _escape(field: str) -> str:
     field = field.strip()
     if not field:
         raise ValueError("a query triplet's field is empty; write ? where it is not known")
-    return "".join(_ESCAPES.get(character, character) for character in field)
+    return field.translate(_ESCAPES)
 
 
 def _split(line: str) -> list[str]:
@@ -194,7 +194,7 @@ def _split(line: str) -> list[str]:
     lead = _LEAD.match(line)
     fields, rest = [], line[lead.end() :] if lead else line
     while match := _FIELD.match(rest):
-        fields.append(_ESCAPED.sub(lambda m: _UNESCAPES.get(m[1], m[1]), match[0]).strip())
+        fields.append(unescaped(match[0]))
         if match.end() == len(rest):
             break
         rest = rest[match.end() + 1 :]

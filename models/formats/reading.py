@@ -7,6 +7,7 @@ from typing import Any, Self
 from models.formats.fields import FieldReader
 from models.formats.helpers import NOTHING
 from models.formats.planning import one_line
+from models.formats.records import Record
 from models.formats.triples import Triple, format_triples, parse_triples
 
 SEPARATOR = "; "
@@ -20,7 +21,7 @@ READING_INSTRUCTION = (
 
 
 @dataclass(frozen=True)
-class ReadingRecord:
+class ReadingRecord(Record):
     """A question, one passage, and the answer as the passage has it.
 
     answer: empty where the passage does not tell. answer_form: "" for a span; "yes/no" and
@@ -48,23 +49,16 @@ class ReadingRecord:
         Raises RecordError for a missing field, a blank question or a blank passage.
         """
         reader = FieldReader(record, where)
-        asked = {name: reader.text(name) for name in ("question", "passage")}
-        for name, value in asked.items():
-            if not value.strip():
-                raise reader.fail(name, "is blank", f"Write a text in '{name}'")
         return cls(
+            question=reader.filled_text("question"),
+            passage=reader.filled_text("passage"),
             id=reader.text("id"),
             answer=reader.text("answer", "").strip(),
             title=reader.text("title", ""),
             answer_aliases=reader.items("answer_aliases", str, "strings"),
             source=reader.text("source", ""),
             answer_form=reader.text("answer_form", ""),
-            **asked,
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of the contract."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ class Record(Protocol):
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that `from_json` reads back."""
-        ...
+        """The JSON object that `from_json` reads back; by default that of the fields."""
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class QuestionRecord:
 
 
 @dataclass(frozen=True)
-class PassageRecord:
+class PassageRecord(Record):
     """One passage of a corpus."""
 
     id: str
@@ -128,10 +128,6 @@ class PassageRecord:
         """Read one passage; the title may be empty."""
         reader = FieldReader(record, where)
         return cls(reader.text("id"), reader.text("title", ""), reader.text("text"))
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON object of the contract."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -200,7 +196,7 @@ class TriplesSample:
 
 
 @dataclass(frozen=True)
-class ConditionSample:
+class ConditionSample(Record):
     """A passage and one of the condition triplets that it gives; several records share a text."""
 
     id: str
@@ -224,13 +220,9 @@ class ConditionSample:
                 raise reader.fail(name, "empty", "Write text; only 'proof' may be empty")
         return cls(**values, proof=reader.text("proof", ""))
 
-    def to_json(self) -> dict[str, Any]:
-        """The JSON object of the contract."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
-class InstructionSample:
+class InstructionSample(Record):
     """A helper's prompt and what it is to write; `id` is `<source id>/<task>/<k>`."""
 
     tasks: ClassVar[tuple[str, ...]] = get_args(HelperTask)
@@ -253,15 +245,8 @@ class InstructionSample:
         if task not in cls.tasks:
             problem = f"is {task!r}, {did_you_mean(task, cls.tasks)}"
             raise reader.fail("task", problem, f"Write one of {', '.join(cls.tasks)}")
-        values = {name: reader.text(name) for name in ("prompt", "label")}
-        for name, value in values.items():
-            if not value.strip():
-                raise reader.fail(name, "is blank", f"Write a text in '{name}'")
-        return cls(reader.text("id"), task, **values)  # type: ignore[arg-type]
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON object of the contract."""
-        return dict(vars(self))
+        prompt, label = reader.filled_text("prompt"), reader.filled_text("label")
+        return cls(reader.text("id"), task, prompt, label)  # type: ignore[arg-type]
 
 
 def _triple_json(triple: Triple) -> list[str]:

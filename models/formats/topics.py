@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, get_args
 
 from models.formats.fields import FieldReader
 from models.formats.planning import one_line
+from models.formats.records import Record
 
 ChoiceLevel = Literal["topics", "subtopics"]
 BOUNDS: dict[ChoiceLevel, tuple[int, int]] = {"topics": (5, 10), "subtopics": (10, 25)}
@@ -157,7 +158,7 @@ def _key(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class OfferedChoice:
+class OfferedChoice(Record):
     """One line of what `inference/offer_topics.py` writes; `id` is `<question id>/<k>`.
 
     topic: whose subtopics the names are, '' for topics. names: as the loop shows them. chosen:
@@ -208,10 +209,6 @@ class OfferedChoice:
             problem = f"{json.dumps(strange[0])} is not among 'names'"
             raise reader.fail("chosen", problem, "Choose from the names alone")
         return cls(_id(reader), reader.text("question"), level, topic, names, chosen)  # type: ignore[arg-type]
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON object of the contract."""
-        return dict(vars(self))
 
 
 def _id(reader: FieldReader) -> str:

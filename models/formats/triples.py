@@ -66,7 +66,8 @@ def _escape(field: str) -> str:
     return escaped if _balanced(escaped) else escape_parentheses(escaped)
 
 
-def _unescape(field: str) -> str:
+def unescaped(field: str) -> str:
+    """Return a field without its escapes and the white space around it."""
     return _ESCAPED.sub(lambda match: _UNESCAPES.get(match[1], match[1]), field).strip()
 
 
@@ -90,7 +91,7 @@ def _parse_piece(piece: str) -> Triple | None:
     match = _FIELDS.match(piece[: max(piece.rfind(")"), 0)])
     if match is None or not all(map(_balanced, match.groups())):
         return None
-    triple = Triple(*map(_unescape, match.group("subject", "predicate", "object")))
+    triple = Triple(*map(unescaped, match.group("subject", "predicate", "object")))
     return triple if triple.subject and triple.predicate and triple.object else None
 
 

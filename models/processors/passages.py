@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
+from common.errors import UserError
 from models.formats.conditions import ConditionTriplet, format_conditions
 from models.formats.prompts import conditions_prompt, triples_prompt
 from models.formats.records import ConditionSample, InstructionSample, TriplesSample
@@ -23,6 +24,16 @@ class LabelCutError(ValueError):
         super().__init__(
             f"sample '{sample_id}': its label needs {label_tokens} tokens and {setting} leaves "
             f"room for {limit}. Raise {setting} or leave the sample out."
+        )
+
+
+class InputLimitError(UserError, ValueError):
+    """A prompt's limit that the instruction alone reaches: no passage would fit."""
+
+    def __init__(self, limit: int, instruction_tokens: int) -> None:
+        super().__init__(
+            f"max_input_tokens is {limit}, and the instruction alone takes {instruction_tokens} "
+            f"tokens. Set it to {instruction_tokens + 1} at least."
         )
 
 
@@ -52,8 +63,8 @@ class PassageProcessor(ABC, Generic[ItemT]):
         """Set the limits, in tokens, special tokens included (RAS App. D.1: 512 and 256).
 
         Raises:
-            ValueError: when the instruction alone is longer than `max_input_tokens`, or the
-                tokenizer has no EOS token.
+            InputLimitError: when the instruction alone fills `max_input_tokens`.
+            ValueError: when the tokenizer has no EOS token.
         """
         self.tokenizer = tokenizer
         self.max_input_tokens = max_input_tokens
@@ -63,10 +74,7 @@ class PassageProcessor(ABC, Generic[ItemT]):
             raise ValueError("the tokenizer has no EOS token, so a model could not learn to stop.")
         shortest = len(self._prompt_ids(""))
         if shortest >= max_input_tokens:
-            raise ValueError(
-                f"max_input_tokens is {max_input_tokens}, and the instruction alone takes "
-                f"{shortest} tokens. Raise it."
-            )
+            raise InputLimitError(max_input_tokens, shortest)
 
     def encode_prompt(self, text: str) -> PassagePrompt:
         """Encode a passage; one that is too long loses its end, the instruction stays whole."""
@@ -204,7 +212,7 @@ class ConditionProcessor(PassageProcessor[ConditionTriplet]):
         """Set the limits; few_shot: show examples, for a backbone that nothing was learned for.
 
         Raises:
-            ValueError: when the instruction alone is longer than the limit.
+            InputLimitError: when the instruction alone fills `max_input_tokens`.
         """
         self.few_shot = few_shot
         super().__init__(tokenizer, max_input_tokens, max_output_tokens)

@@ -23,15 +23,14 @@ from data_gen.hotpot_subq.documents import (
     kept_documents,
 )
 from data_gen.hotpot_subq.filtering import ANSWER_DROPPED, UNREADABLE, DocumentFilter, read_numbers
-from data_gen.hotpot_subq.labelling import (
+from data_gen.hotpot_subq.label_command import (
     AlgorithmOptions,
-    Decision,
     Labelling,
     algorithm_samples,
     document_steps,
 )
 from data_gen.hotpot_subq.run import PromptLimit
-from data_gen.hotpot_subq.stage import decide_all
+from data_gen.hotpot_subq.stage import Decision, decide_all
 from data_gen.hotpot_subq.subqueries import (
     CUT,
     ELSEWHERE,

@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import RecordError
 from data_gen.samples.trajectories import instructed_question
-from data_gen.sources.added_questions import arc_question, asqa_question, instruction
+from data_gen.sources.contract import arc_question, asqa_question, instruction
 from data_gen.sources.open_source import QUESTION_SOURCES
 from data_gen.sources.rows import Row
 from models.formats.records import DecompositionStep

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from data_gen.builds.build import write_splits
 from data_gen.builds.found import PassageItem
 from data_gen.builds.triples_files import first_items_by_hash
-from data_gen.builds.write_splits import write_splits
 from data_gen.samples.sampling import MOST_STEPS_APART, PlanSampling
 from data_gen.sources.splits import SPLITS, hash_fraction, split_of
 from data_gen.streaming import files as external_sort

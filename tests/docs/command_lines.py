@@ -12,7 +12,7 @@ from unittest import mock
 
 from tests.docs.documents import ROOT
 from tests.docs.shell import Command
-from training.fit.command import OPEN_KEYS
+from training.fit.estimate import OPEN_KEYS
 from training.recipe.settings import load_config
 
 # Values for placeholders that a parser must be able to read.

@@ -4,10 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.formats import chain_of_thought, react, self_ask
-from models.formats.chain_of_thought import final_answer, parse_thought, thought_prompt
-from models.formats.react import Action, Turn, parse_action, react_prompt
-from models.formats.self_ask import NextStep, parse_self_ask, self_ask_prompt
+from models.formats import baselines
+from models.formats.baselines import (
+    Action,
+    NextStep,
+    Turn,
+    final_answer,
+    parse_action,
+    parse_self_ask,
+    parse_thought,
+    react_prompt,
+    self_ask_prompt,
+    thought_prompt,
+)
 
 
 @given(
@@ -114,15 +123,15 @@ def test_prompts_hold_what_came_before_and_end_where_the_model_goes_on() -> None
 
 
 def test_the_demonstrations_are_in_the_form_that_is_read() -> None:
-    thoughts = chain_of_thought.INSTRUCTION.splitlines()[-3:]
+    thoughts = baselines.THOUGHT_INSTRUCTION.splitlines()[-3:]
     assert [final_answer(parse_thought(line) or "") for line in thoughts] == [None, None, "Odense"]
-    turns = react.INSTRUCTION.partition("Question:")[2].split("Thought:")[1:]
+    turns = baselines.REACT_INSTRUCTION.partition("Question:")[2].split("Thought:")[1:]
     actions = [parse_action(turn) for turn in turns]
     assert [action.argument for action in actions if action] == [
         "The Long Pier",
         "Ada Brandt place of birth",
         "Odense",
     ]
-    parts = self_ask.INSTRUCTION.partition("Question:")[2].splitlines()
+    parts = baselines.SELF_ASK_INSTRUCTION.partition("Question:")[2].splitlines()
     following = [parse_self_ask(line) for line in parts]
     assert sum(step is not None for step in following) == 6

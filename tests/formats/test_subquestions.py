@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.formats.evidence_answer import is_insufficient
+from models.formats.prompts import is_insufficient
 from models.formats.query_triplets import parse_query_triplets
 from models.formats.subquestions import (
     DECOMPOSE_INSTRUCTION,

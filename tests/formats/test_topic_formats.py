@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.formats.evidence_answer import INSUFFICIENT, evidence_answer_prompt
+from models.formats.prompts import INSUFFICIENT, evidence_answer_prompt
 from models.formats.topic_triplets import (
     TOPIC_TRIPLETS_INSTRUCTION,
     TopicTriplet,

@@ -18,8 +18,7 @@ from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import Passage
 from inference.runs.evaluation import run_questions
 from models.files.sentence_encoder import load_sentence_encoder
-from models.formats.evidence_answer import INSUFFICIENT
-from models.formats.prompts import passage_text
+from models.formats.prompts import INSUFFICIENT, passage_text
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple, format_triples
 

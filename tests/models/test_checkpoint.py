@@ -2,6 +2,8 @@
 
 import errno
 import json
+import os
+import stat
 from collections import namedtuple
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from common.files import atomic_write
 from models.files import checkpoint
 from models.files.checkpoint import (
     BackboneMismatchError,
@@ -45,6 +48,21 @@ def test_round_trip(tmp_path: Path) -> None:
     verify_component(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest["files"]) == {"config.json", "weights.safetensors"}
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        folder = write(tmp_path / "ras")
+        with atomic_write(tmp_path / "log.txt") as handle:
+            handle.write("a line")
+    finally:
+        os.umask(before)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 4
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o666 & ~umask}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o777 & ~umask
 
 
 def test_writing_again_replaces_the_folder(tmp_path: Path) -> None:

@@ -162,6 +162,26 @@ def test_a_pretrained_backbone_is_measured(
     assert last_json(measured.stdout)["eval_structural_integrity"] == 0.0
 
 
+@pytest.mark.parametrize("script", ["train_t2t.py", "train_tri_rag.py"])
+def test_a_limit_without_room_for_a_passage_ends_in_one_line(
+    script: str,
+    run_script: Run,
+    triples_file: Path,
+    conditions_file: Path,
+    backbone: Path,
+    tmp_path: Path,
+) -> None:
+    data = triples_file if script == "train_t2t.py" else conditions_file
+    done = run_script(
+        script, *arguments(script, data, backbone, "model.max_input_tokens=5"), cwd=tmp_path
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith(f"{script}: ") and f"{TINY[script]}: model.max_input_tokens is 5" in said
+    assert "Set it to" in said
+    assert not list((tmp_path / "out").glob("*.safetensors"))
+
+
 def check_holds_no_frozen_weight(folder: Path, backbone: Path) -> None:
     """Only adapters and graph encoder are stored, and plain PEFT loads the adapters."""
     for path in folder.rglob("*.safetensors"):

@@ -13,7 +13,7 @@ from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.training.conftest import ROOT, Run
 from tests.training.test_checkpoint_writer import GRAPH
 from training.fit.dry_run import DryRun
-from training.fit.fit import RESERVE_BYTES, Speed, fit
+from training.fit.estimate import RESERVE_BYTES, Speed, fit
 from training.fit.memory import Launch, count_parameters, state_memory
 from training.fit.sketch import Lengths, Sketch
 from training.recipe.settings import T2TSettings, TrainSettings

@@ -17,9 +17,8 @@ from models.files.checkpoint import CheckpointWriteError
 from tests.processes import begin
 from tests.training.conftest import ROOT, Run, Settings
 from tests.training.runs import start, steps_logged, train
-from training.loop.guards import AT_LEAST, StepGuard
-from training.recipe.errors import LossSpikeError, RunFolderError
-from training.run.run_folder import claimed
+from training.loop.guards import AT_LEAST, LossSpikeError, StepGuard
+from training.run.run_folder import RunFolderError, claimed
 from training.saving.checkpoints import check_room, checkpoints
 
 pytestmark = pytest.mark.timeout(300)

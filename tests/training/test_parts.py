@@ -14,10 +14,10 @@ from models.formats.records import RasSample, TriplesSample
 from models.formats.triples import Triple, format_triples
 from training.loop.sampler import LengthGroupedSampler
 from training.loop.schedule import Clock, build_scheduler, learning_rate_factor
-from training.recipe.errors import ResumeError
 from training.recipe.samples import Collator, SampleSet, TrainingSample
 from training.recipe.settings import Schedule
 from training.run.scores import score_ras, score_t2t
+from training.saving.checkpoints import ResumeError
 from training.saving.sharding import load_optimizer_state, whole_optimizer_state
 from training.saving.state import read_optimizer, rng_state, set_rng_state, write_optimizer
 

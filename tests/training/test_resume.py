@@ -12,8 +12,8 @@ import pytest
 from models.files.checkpoint import TruncatedCheckpointError
 from tests.training.conftest import ROOT, Settings
 from tests.training.runs import course, start, steps_logged, train, weights
-from training.recipe.errors import ResumeError
 from training.saving.checkpoints import (
+    ResumeError,
     best_step,
     checkpoints,
     drop,

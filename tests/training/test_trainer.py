@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from models.files.checkpoint import CheckpointWriteError
+from training.loop.guards import NonFiniteLossError
 from training.loop.trainer import ComponentTrainer
-from training.recipe.errors import CutLabelsError, NonFiniteLossError
-from training.recipe.samples import SampleSet
+from training.recipe.samples import CutLabelsError, SampleSet
 from training.recipe.settings import RasSettings, T2TSettings, load_config
 from training.run.arguments import training_arguments
 from training.run.prepare import Prepared

@@ -10,9 +10,8 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from training.recipe.errors import LaunchError
 from training.saving import zero, zero_state
-from training.saving.sharding import whole_parameters
+from training.saving.sharding import LaunchError, whole_parameters
 
 
 def plugin(stage: int = 2, **config: Any) -> SimpleNamespace:

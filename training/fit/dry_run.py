@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -134,7 +134,8 @@ class LiveTensors(TorchDispatchMode):
         for tensor in tree_leaves(output):
             if isinstance(tensor, Tensor):
                 self._count(tensor.untyped_storage())
-        self._count_flops(func._overloadpacket, args, kwargs or {}, output)
+        if (flops := flop_registry.get(func._overloadpacket)) is not None:
+            self.linear_flops += int(flops(*args, **(kwargs or {}), out_val=output))
         return output
 
     def _of_values(self, func: Any, args: tuple[Any, ...]) -> Any:
@@ -148,10 +149,6 @@ class LiveTensors(TorchDispatchMode):
     def count_attention(self, flops: int) -> None:
         """Add operations of an attention that is counted elsewhere."""
         self.attention_flops += flops
-
-    def _count_flops(self, func: Any, args: Any, kwargs: Any, output: Any) -> None:
-        if func in flop_registry:
-            self.linear_flops += int(flop_registry[func](*args, **kwargs, out_val=output))
 
     def _count(self, storage: torch.UntypedStorage) -> None:
         if (key := storage._cdata) not in self._bytes:
@@ -205,12 +202,15 @@ def dry_run(
             options = {"use_reentrant": False, "preserve_rng_state": False}
             module.backbone.gradient_checkpointing_enable(options)  # type: ignore[operator,union-attr]
         inputs = make_inputs()
-        live = LiveTensors(_known(module, inputs), label_tokens)
+        given = [value for value in tree_leaves(inputs) if isinstance(value, Tensor)]
+        gradients = [p.grad for p in module.parameters() if p.grad is not None]
+        known = [*module.parameters(), *gradients, *module.buffers(), *given]
+        live = LiveTensors(known, label_tokens)
         saved = SavedTensors(module)
         # Else transformers builds masks for what it takes for a compilation.
         traced = patch("transformers.masking_utils.is_tracing", return_value=False)
         with traced, live, gpu_kernels(live.count_attention):
-            with saved, _autocast(autocast_bf16):
+            with saved, torch.autocast("cpu", torch.bfloat16, enabled=autocast_bf16):
                 loss = module(**inputs, num_items_in_batch=label_tokens).loss
             saved_bytes = saved.take_bytes()
             loss.backward()
@@ -237,14 +237,3 @@ def _without_data(module: nn.Module) -> None:
 
 def _like(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-
-
-def _known(module: nn.Module, inputs: dict[str, Any]) -> list[Tensor]:
-    given = [value for value in tree_leaves(inputs) if isinstance(value, Tensor)]
-    parameters = list(module.parameters())
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    return [*parameters, *gradients, *module.buffers(), *given]
-
-
-def _autocast(enabled: bool) -> AbstractContextManager[Any]:
-    return torch.autocast("cpu", torch.bfloat16) if enabled else nullcontext()

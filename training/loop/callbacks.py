@@ -197,11 +197,9 @@ class EarlyStopping(TrainerCallback):
         best: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
         return best
 
-    def _trainable(self) -> dict[str, nn.Parameter]:
-        return {n: p for n, p in self.module.named_parameters() if p.requires_grad}
-
     def _keep(self, loss: float, step: int) -> None:
-        weights = {n: p.detach().cpu().contiguous() for n, p in self._trainable().items()}
+        trained = ((n, p) for n, p in self.module.named_parameters() if p.requires_grad)
+        weights = {name: parameter.detach().cpu().contiguous() for name, parameter in trained}
         with writing(self.folder), atomic_directory(self.folder) as folder:
             save_file(weights, folder / "weights.safetensors")
             (folder / "validation.json").write_text(

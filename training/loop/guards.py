@@ -1,5 +1,6 @@
 """A step is looked at before the optimizer takes it, by all processes together."""
 
+import math
 import statistics
 from collections import deque
 from collections.abc import Sequence
@@ -9,12 +10,47 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
+from common.errors import UserError
 from training.recipe.agreement import summed
-from training.recipe.errors import LossSpikeError, NonFiniteLossError
 from training.recipe.samples import FILLING_ID
 
 # Steps that a usual loss is the median of, and how many of them it takes at least.
 WINDOW, AT_LEAST = 50, 10
+
+
+class NonFiniteLossError(UserError, RuntimeError):
+    """A loss or gradient is not a number; the optimizer has not stepped on it."""
+
+    def __init__(self, what: str, step: int, sample_ids: Sequence[str]) -> None:
+        self.sample_ids = list(sample_ids)
+        super().__init__(
+            f"{what} is not finite at step {step}; the optimizer has not stepped. "
+            f"Samples: {', '.join(self.sample_ids)}. Look at these samples, or lower the "
+            "learning rate."
+        )
+
+
+class LossSpikeError(UserError, RuntimeError):
+    """A loss far above those before it; the optimizer has not stepped on it."""
+
+    def __init__(self, loss: float, usual: float, step: int, sample_ids: Sequence[str]) -> None:
+        self.sample_ids = list(sample_ids)
+        super().__init__(
+            f"the loss is {loss:.4g} at step {step}, where {usual:.4g} was usual; the optimizer "
+            f"has not stepped. Samples: {', '.join(self.sample_ids)}. Look at these samples, lower "
+            "the learning rate, or raise train.loss_spike_factor (0: never stop)."
+        )
+
+
+class DataWorkerError(UserError, RuntimeError):
+    """A process that collates batches died."""
+
+    def __init__(self, cause: BaseException) -> None:
+        problem = " ".join(str(cause).split())[:300]
+        super().__init__(
+            f"a process that collates batches died: {problem} Give the job more memory or lower "
+            "train.num_workers; train.resume=last goes on from the last checkpoint"
+        )
 
 
 class StepGuard:
@@ -43,8 +79,8 @@ class StepGuard:
             LossSpikeError: the same.
         """
         values = torch.stack(list(losses)).tolist()
-        bad = [not _is_finite(value) for value in values]
-        bad_norm = grad_norm is not None and not _is_finite(float(grad_norm))
+        bad = [not math.isfinite(value) for value in values]
+        bad_norm = grad_norm is not None and not math.isfinite(grad_norm)
         mine = [float(any(bad)), float(bad_norm), 0.0 if any(bad) else sum(values)]
         any_bad, any_bad_norm, loss = summed(self.accelerator, mine)
         if any_bad:
@@ -53,9 +89,7 @@ class StepGuard:
         if any_bad_norm:
             raise NonFiniteLossError("the gradient", step, self._of_all(sample_ids))
         # Each process's loss is scaled up by their number.
-        self._check_spike(step, loss / self.accelerator.num_processes, sample_ids)
-
-    def _check_spike(self, step: int, loss: float, sample_ids: Sequence[list[str]]) -> None:
+        loss /= self.accelerator.num_processes
         if self.spike_factor and len(self.recent) >= AT_LEAST:
             usual = statistics.median(self.recent)
             if loss > self.spike_factor * usual:
@@ -65,7 +99,3 @@ class StepGuard:
     def _of_all(self, sample_ids: Sequence[list[str]]) -> list[str]:
         mine = [name for name in chain(*sample_ids) if name != FILLING_ID]
         return list(gather_object(mine)) if self.accelerator.num_processes > 1 else mine
-
-
-def _is_finite(value: float) -> bool:
-    return abs(value) < float("inf")

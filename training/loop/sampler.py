@@ -55,12 +55,12 @@ class LengthGroupedSampler(Sampler[int]):
         if not self.group or not len(order):
             return order.tolist()
         pools = order.split(self.step_size * MEGA_BATCHES)
-        steps = [step for pool in pools for step in self._sorted(pool).split(self.step_size)]
+        ordered = [
+            pool[torch.argsort(self.lengths[pool], descending=True, stable=True)] for pool in pools
+        ]
+        steps = [step for pool in ordered for step in pool.split(self.step_size)]
         # A short step goes last, so that every other one has its full size.
         full = [step for step in steps if len(step) == self.step_size]
         short = [step for step in steps if len(step) < self.step_size]
         shuffled = [full[i] for i in torch.randperm(len(full), generator=generator).tolist()]
         return torch.cat([*shuffled, *short]).tolist()
-
-    def _sorted(self, pool: torch.Tensor) -> torch.Tensor:
-        return pool[torch.argsort(self.lengths[pool], descending=True, stable=True)]

@@ -17,11 +17,10 @@ from transformers import (
     TrainingArguments,
 )
 
-from training.loop.guards import StepGuard
+from training.loop.guards import DataWorkerError, StepGuard
 from training.loop.preemption import WorkerSignals
 from training.loop.sampler import LengthGroupedSampler
 from training.loop.schedule import Clock, build_scheduler
-from training.recipe.errors import DataWorkerError
 from training.recipe.samples import SampleSet, data_hash
 from training.recipe.settings import TrainSettings
 from training.saving import zero
@@ -40,7 +39,7 @@ class ComponentTrainer(Trainer):
     processes, so that every split of a batch gives the same gradient.
 
     Args:
-        module: what is trained; see `training.module.TrainedModule`.
+        module: what is trained.
         lengths: tokens of each training sample, for grouping.
         validate: measures the module on the validation set; its figures are logged.
         clock: time already used, for a training with a budget in minutes.
@@ -190,22 +189,20 @@ class ComponentTrainer(Trainer):
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """AdamW with its own learning rate for the graph encoder where the recipe gives one."""
         if self.optimizer is None:
+            assert self.model is not None
+            parameters = dict(self.model.named_parameters())
+            graph_rate = self.settings.graph_learning_rate or self.args.learning_rate
+            groups = [
+                {
+                    "params": [parameters[name] for name in names],
+                    "weight_decay": self.args.weight_decay if decay else 0.0,
+                    "lr": graph_rate if is_graph else self.args.learning_rate,
+                }
+                for (is_graph, decay), names in self._grouped_names().items()
+            ]
             optimizer_class, options = self.get_optimizer_cls_and_kwargs(self.args)
-            self.optimizer = optimizer_class(self._parameter_groups(), **options)
+            self.optimizer = optimizer_class(groups, **options)
         return self.optimizer
-
-    def _parameter_groups(self) -> list[dict[str, Any]]:
-        assert self.model is not None
-        parameters = dict(self.model.named_parameters())
-        graph_rate = self.settings.graph_learning_rate or self.args.learning_rate
-        return [
-            {
-                "params": [parameters[name] for name in names],
-                "weight_decay": self.args.weight_decay if decay else 0.0,
-                "lr": graph_rate if is_graph else self.args.learning_rate,
-            }
-            for (is_graph, decay), names in self._grouped_names().items()
-        ]
 
     def _grouped_names(self) -> dict[tuple[bool, bool], list[str]]:
         """Names of trained parameters by (of the graph encoder, with weight decay)."""
@@ -228,12 +225,9 @@ class ComponentTrainer(Trainer):
         if self.lr_scheduler is None:
             optimizer = optimizer or self.optimizer
             assert optimizer is not None
+            schedule, warmup = self.settings.schedule, self.settings.warmup_ratio
             self.lr_scheduler = build_scheduler(
-                optimizer,
-                self.settings.schedule,
-                self.settings.warmup_ratio,
-                num_training_steps,
-                self.clock,
+                optimizer, schedule, warmup, num_training_steps, self.clock
             )
             self._created_lr_scheduler = True
         return self.lr_scheduler

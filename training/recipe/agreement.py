@@ -1,16 +1,24 @@
 """Decisions that the processes of one training take together, so that none waits for another."""
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import gather_object
 
-from training.recipe.errors import OtherProcessError
+from common.errors import UserError
 
 T = TypeVar("T")
+
+
+class OtherProcessError(UserError, RuntimeError):
+    """Another process of this training failed, and says why itself."""
+
+    def __init__(self, processes: Sequence[int]) -> None:
+        listed = ", ".join(map(str, processes))
+        super().__init__(f"process {listed} cannot start; see its own message")
 
 
 def any_process(accelerator: Accelerator, mine: bool) -> bool:

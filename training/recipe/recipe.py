@@ -90,14 +90,14 @@ class Recipe(ABC, Generic[SettingsT, SourceT]):
         """Return encoded records as arrays; with a table, their graphs as rows of it."""
         return passage_samples(encoded)
 
-    @abstractmethod
     def untrained(
         self, settings: SettingsT, config: Any, backbone: PreTrainedModel | None = None
-    ) -> nn.Module:
+    ) -> Any:
         """Return an untrained module on the given backbone, or on the one that `config` names.
 
         Raises ConfigError for a backbone or sizes that no module can be made for.
         """
+        return self.component.from_config(config, backbone, settings.model.dtype.value)
 
     def build(self, settings: SettingsT, backbone: PreTrainedModel) -> nn.Module:
         """Return an untrained module on a backbone that may hold shapes alone.
@@ -140,6 +140,7 @@ def encode_data(
 
     Raises:
         ConfigError: the records do not fit the recipe.
+        InputLimitError: `model.max_input_tokens` has no room for a passage.
         CutLabelsError: labels do not fit and are not to be skipped.
         RecordError, FileNotFoundError, EmptyDataError: a data file cannot be used.
     """
@@ -169,16 +170,13 @@ def shared_values(config_type: type[Any], *groups: Any) -> dict[str, Any]:
         said |= vars(group)
         if isinstance(group, ModelSettings):
             said |= {f"lora_{key}": value for key, value in vars(group.lora).items()}
-            said["lora_targets"] = _lora_targets(group.lora.targets)
+            # PEFT's form of the list: the word alone, or names of modules.
+            targets = group.lora.targets
+            said["lora_targets"] = ALL_LINEAR if targets == [ALL_LINEAR] else targets
             said["backbone_revision"] = group.revision
     names = {item.name for item in fields(config_type)}
     plain = {key: value.value if isinstance(value, Enum) else value for key, value in said.items()}
     return {key: value for key, value in plain.items() if key in names}
-
-
-def _lora_targets(names: list[str]) -> list[str] | str:
-    """PEFT's form of the recipe's list: the word alone, or names of modules."""
-    return ALL_LINEAR if names == [ALL_LINEAR] else names
 
 
 def _read(

@@ -12,14 +12,31 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from filelock import FileLock
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from models.formats.records import Record, RecordError, read_records
-from models.parts.graph import EncodedGraphs, GraphBatch, collate_graphs
+from common.errors import UserError
+from models.files.sentence_encoder import (
+    HASH,
+    HASH_DIMENSION,
+    MINILM,
+    MINILM_DIMENSION,
+    load_sentence_encoder,
+)
+from models.files.text_table import TextTable
+from models.formats.planning import parse_plan
+from models.formats.records import RasSample, Record, RecordError, read_records
+from models.parts.graph import (
+    EncodedGraphs,
+    GraphBatch,
+    collate_graphs,
+    encode_subgraphs,
+    graph_texts,
+)
 from models.parts.loss import IGNORE_INDEX
 from models.processors.passages import LabelCutError
-from training.recipe.errors import CutLabelsError, EmptyDataError
+from models.processors.ras import EncodedSample
 
 FILLING_ID = "(filling)"
 logger = logging.getLogger(__name__)
@@ -27,6 +44,24 @@ RecordT = TypeVar("RecordT", bound=Record)
 # What a sample is made from: a record, or what several records were joined to.
 SourceT = TypeVar("SourceT")
 Batch = dict[str, Any]
+
+
+class CutLabelsError(UserError, ValueError):
+    """Samples whose label does not fit, found before the training starts."""
+
+    def __init__(self, sample_ids: Sequence[str], shown: int = 20) -> None:
+        self.sample_ids = list(sample_ids)
+        listed = ", ".join(self.sample_ids[:shown])
+        rest = f" and {len(sample_ids) - shown} more" if len(sample_ids) > shown else ""
+        super().__init__(
+            f"the label is cut away in {len(sample_ids)} samples: {listed}{rest}. Raise "
+            "model.max_input_tokens or model.max_output_tokens, or set "
+            "data.skip_cut_labels=true to leave them out."
+        )
+
+
+class EmptyDataError(UserError, ValueError):
+    """A data file without a usable sample; the message names it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,3 +278,56 @@ def _labels(
     starts = np.fromiter((s.labels_start for s in samples), dtype=np.int64, count=len(samples))
     is_label = mask & (np.arange(input_ids.shape[1]) >= starts[:, None])
     return np.where(is_label, input_ids, IGNORE_INDEX)
+
+
+def check_plan_labels(records: Sequence[RasSample], path: str) -> None:
+    """Refuse planner samples whose label no parser could read back.
+
+    Raises:
+        RecordError: names the sample.
+    """
+    for record in records:
+        if record.task == "plan" and parse_plan(record.label).plan is None:
+            raise RecordError(
+                f"{path}: sample {record.id!r}",
+                "label",
+                f"is no plan: {record.label!r}",
+                "Write '[SUBQ] text', '[SUFFICIENT]' or '[NO_RETRIEVAL]'",
+            )
+
+
+def feature_width(encoder: str) -> int:
+    """Return the width of a sentence encoder's features; one that is not known is loaded."""
+    known = {MINILM: MINILM_DIMENSION, HASH: HASH_DIMENSION}
+    return known.get(encoder) or load_sentence_encoder(encoder).dimension
+
+
+def embed_texts(folder: Path, encoder: str, encoded: Sequence[EncodedSample]) -> TextTable:
+    """Return the features of every node and predicate, each distinct text embedded once.
+
+    folder: where the table is kept. encoder: the name of the sentence encoder.
+    """
+    loaded = load_sentence_encoder(encoder)
+    texts = graph_texts(subgraph for item in encoded for subgraph in item.subgraphs)
+    # A lock, no barrier: where one process fails before it, no other waits for it for ever.
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        return TextTable.build(folder, texts, loaded)
+
+
+def graph_samples(
+    encoded: Sequence[EncodedSample], table: TextTable | None
+) -> list[TrainingSample]:
+    """Return what a `RasProcessor` made of records as arrays; graphs as rows of a table of texts.
+
+    table: None leaves the graphs out.
+    """
+    return [
+        TrainingSample(
+            sample_id=item.sample_id,
+            input_ids=np.asarray(item.input_ids, dtype=np.int32),
+            labels_start=item.labels_start,
+            graphs=encode_subgraphs(item.subgraphs, table.rows) if table is not None else None,
+        )
+        for item in encoded
+    ]

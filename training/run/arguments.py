@@ -7,9 +7,8 @@ import torch
 from accelerate.utils import DistributedType
 from transformers import TrainingArguments
 
-from training.recipe.errors import LaunchError
 from training.recipe.settings import ConfigError, T2TSettings
-from training.saving.sharding import FSDP_ASKED, is_asked
+from training.saving.sharding import FSDP_ASKED, LaunchError, is_asked
 from training.saving.zero import ZERO_ASKED, check_installed, load_whole
 
 SUPPORTED = (

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ def estimate_cost(
     longest = by_length[-batch_size:]
     middle = len(by_length) // 2
     ordinary = by_length[max(0, middle - batch_size // 2) :][:batch_size]
-    context = torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext()
+    context = torch.autocast(device.type, torch.bfloat16, enabled=autocast)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         _step(module, collate(longest), device, context)

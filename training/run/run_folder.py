@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from common.errors import UserError
 from common.files import AppendLog, atomic_write, file_sha256
 from models.files.checkpoint import METRICS_FILE, package_versions
-from training.recipe.errors import RunFolderError
 from training.saving.checkpoints import checkpoint_step, checkpoints
 
 HISTORY_FILE = "history.jsonl"
@@ -36,6 +36,10 @@ logger = logging.getLogger(__name__)
 LOCK_FILE = "run.lock"
 # What a kill in the middle of writing leaves.
 LEFTOVERS = (".checkpoint-*", ".component.*", ".best.*", ".history.jsonl.*", ".run.json.*")
+
+
+class RunFolderError(UserError, RuntimeError):
+    """A run's folder is in use, or holds another training that would be lost."""
 
 
 class History(TrainerCallback):
@@ -191,7 +195,8 @@ def claimed(output_dir: Path, resume: str) -> Iterator[None]:
         _clean(output_dir)
         if not resume:
             _make_way(output_dir)
-        _write(descriptor, {"host": socket.gethostname(), "process": os.getpid(), "since": _now()})
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        _write(descriptor, {"host": socket.gethostname(), "process": os.getpid(), "since": since})
         yield
         _write(descriptor, {})
     finally:
@@ -256,7 +261,3 @@ def _make_way(output_dir: Path) -> None:
     logger.warning("%s: checkpoints of an earlier, finished training are dropped", output_dir)
     for folder in found:
         shutil.rmtree(folder)
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")

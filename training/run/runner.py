@@ -22,8 +22,10 @@ from common.errors import UserError
 from common.tables import emit_json
 from models.files.backbone import resolve_dtype
 from models.parts.adapters import trainable_bytes
-from training.fit.command import add_fit_options, estimate
+from models.processors.passages import InputLimitError
+from training.fit.estimate import add_fit_options, estimate
 from training.loop.callbacks import EarlyStopping, Progress, TensorBoard
+from training.loop.guards import DataWorkerError
 from training.loop.preemption import (
     STOPPED,
     StopOnSignal,
@@ -35,7 +37,6 @@ from training.loop.preemption import (
 from training.loop.schedule import Clock, StopAtBudget
 from training.loop.trainer import ComponentTrainer
 from training.recipe.agreement import any_process, leave_processes_in_order, together
-from training.recipe.errors import DataWorkerError
 from training.recipe.recipe import Recipe, SettingsT
 from training.recipe.samples import SourceT
 from training.recipe.settings import Dtype, T2TSettings, load_config
@@ -74,6 +75,8 @@ def run_command(recipe: Recipe[SettingsT, SourceT], description: str) -> None:
         with listening(settings.train.stop_signal) as stop:
             args = training_arguments(settings)
             metrics = _claim_and_train(recipe, settings, args, stop)
+    except InputLimitError as error:
+        sys.exit(f"{recipe.script}: {arguments.config}: model.{error}")
     except (UserError, FileNotFoundError) as error:
         sys.exit(f"{recipe.script}: {error}")
     except StoppedBySignal as error:
@@ -196,11 +199,11 @@ def _train(prepared: Prepared, trainer: ComponentTrainer, progress: Progress) ->
 
 def plain_settings(settings: T2TSettings) -> dict[str, Any]:
     """The settings as JSON can hold them."""
-    return dict(json.loads(json.dumps(asdict(settings), default=_enum_name)))
 
+    def enum_name(value: Any) -> str:
+        return value.name if isinstance(value, Enum) else str(value)
 
-def _enum_name(value: Any) -> str:
-    return value.name if isinstance(value, Enum) else str(value)
+    return dict(json.loads(json.dumps(asdict(settings), default=enum_name)))
 
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:

@@ -199,7 +199,7 @@ def score_judgements(
     return {
         "enough_accuracy": _mean(enough),
         **_triplet_scores([p.missing or [] for p in parsed], wanted),
-        "unreadable": float(sum(_is_unreadable(p) for p in parsed)),
+        "unreadable": float(sum(p.missing is None for p in parsed)),
     }
 
 

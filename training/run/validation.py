@@ -108,25 +108,19 @@ def generate_texts(
     return [text for _, text in sorted(gather_object(texts))]
 
 
-def length_batches(
-    lengths: Sequence[int], batch_size: int, accelerator: Accelerator
-) -> list[list[int]]:
-    """This process's positions, longest first, cut into batches."""
-    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    mine = order[accelerator.process_index :: accelerator.num_processes]
-    return [mine[start : start + batch_size] for start in range(0, len(mine), batch_size)]
-
-
 def shared_batches(
     lengths: Sequence[int], batch_size: int, accelerator: Accelerator, even: bool
 ) -> list[tuple[list[int], bool]]:
-    """This process's batches, each with whether its outcome counts.
+    """This process's batches of positions, longest first, each with whether its outcome counts.
 
     Args:
         even: give every process the same number of batches, as a model needs whose parameters
             are split; what fills up a short share is worked through and does not count.
     """
-    batches = [(batch, True) for batch in length_batches(lengths, batch_size, accelerator)]
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    mine = order[accelerator.process_index :: accelerator.num_processes]
+    starts = range(0, len(mine), batch_size)
+    batches = [(mine[start : start + batch_size], True) for start in starts]
     if not even or not lengths:
         return batches
     largest = math.ceil(len(lengths) / accelerator.num_processes)

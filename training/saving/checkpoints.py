@@ -9,12 +9,12 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from common.errors import UserError
 from models.files.checkpoint import (
     CheckpointWriteError,
     TruncatedCheckpointError,
     verify_component,
 )
-from training.recipe.errors import ResumeError
 
 logger = logging.getLogger(__name__)
 # The weights that train and Adam's two moments of them.
@@ -23,6 +23,10 @@ TRAINING_STATE = "training_state"
 TRAINER_STATE = "trainer_state.json"
 STATE_MANIFEST = "manifest.json"
 LAST, AUTO = "last", "auto"
+
+
+class ResumeError(UserError, ValueError):
+    """A checkpoint that this training cannot go on from; the message says why and what helps."""
 
 
 def check_room(folder: Path, trained_bytes: int, keeps: str) -> None:

@@ -16,13 +16,13 @@ from torch import nn
 from transformers import TrainerState
 
 from common.files import atomic_directory
-from models.files.checkpoint import METRICS_FILE, describe_files, write_json
+from models.files.checkpoint import MANIFEST_FILE, METRICS_FILE, describe_files, write_json
 from models.parts.adapters import trainable_bytes
-from training.recipe.errors import ResumeError
 from training.saving.checkpoints import (
     STATE_MANIFEST,
     TRAINER_STATE,
     TRAINING_STATE,
+    ResumeError,
     best_step,
     check_room,
     drop,
@@ -157,8 +157,13 @@ class CheckpointManager:
                     component.save_pretrained(temporary / "component")
                     metrics_text = json.dumps(metrics, indent=2, sort_keys=True) + "\n"
                     (temporary / "component" / METRICS_FILE).write_text(metrics_text)
-                    for path in sorted((temporary / "component").iterdir(), key=_manifest_last):
-                        _replace(path, self.output_dir / path.name)
+                    # The manifest last, which says that all others are there.
+                    files = (temporary / "component").iterdir()
+                    for path in sorted(files, key=lambda p: (p.name == MANIFEST_FILE, p.name)):
+                        target = self.output_dir / path.name
+                        if target.is_dir():
+                            shutil.rmtree(target)
+                        os.replace(path, target)
                 finally:
                     shutil.rmtree(temporary, ignore_errors=True)
 
@@ -201,8 +206,11 @@ def _write(
 ) -> None:
     """Write a checkpoint from copies, whole or not at all; `size`: of the weights, in bytes."""
     with component.released(), writing(folder), atomic_directory(folder) as temporary:
-        component.save_pretrained(temporary / "component")
-        _move_up(temporary / "component")
+        own = temporary / "component"
+        component.save_pretrained(own)
+        for path in own.iterdir():
+            os.replace(path, temporary / path.name)
+        own.rmdir()
         _write_training_state(state, temporary / TRAINING_STATE)
     drop(folder, keep, best)
     warn_of_room(folder.parent, size)
@@ -262,19 +270,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value if isinstance(value, (str, int, float, bool)) else None
-
-
-def _move_up(folder: Path) -> None:
-    for path in folder.iterdir():
-        os.replace(path, folder.parent / path.name)
-    folder.rmdir()
-
-
-def _replace(source: Path, target: Path) -> None:
-    if target.is_dir():
-        shutil.rmtree(target)
-    os.replace(source, target)
-
-
-def _manifest_last(path: Path) -> tuple[bool, str]:
-    return path.name == "manifest.json", path.name

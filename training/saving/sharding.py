@@ -16,11 +16,15 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from training.recipe.errors import LaunchError
+from common.errors import UserError
 from training.saving import zero_state
 from training.saving.state import StateByName
 
 FSDP_ASKED = "ACCELERATE_USE_FSDP"
+
+
+class LaunchError(UserError, RuntimeError):
+    """The processes that started are not the ones that were asked for."""
 
 
 def is_asked(variable: str) -> bool:

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import TrainerState
 
-from training.recipe.errors import ResumeError
+from training.saving.checkpoints import ResumeError
 
 OPTIMIZER_TENSORS = "optimizer.safetensors"
 OPTIMIZER_GROUPS = "optimizer.json"

@@ -20,7 +20,7 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from models.kernels.cpu_lora import CpuLoraLinear
 from training.recipe.agreement import summed
-from training.recipe.errors import LaunchError
+from training.saving.sharding import LaunchError
 
 ZERO_ASKED = "ACCELERATE_USE_DEEPSPEED"
 STAGES = (2, 3)
