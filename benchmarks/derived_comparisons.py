@@ -54,9 +54,7 @@ class Counts:
 
 
 def recognised(record: QuestionRecord) -> bool:
-    """Return whether the question names two of its passages and compares them in words that are
-    known.
-    """
+    """Return whether the question names two of its passages and compares them in known words."""
     titles = dict.fromkeys(title for title, _ in record.supporting_facts)
     named, rest = named_subjects(record.question, [Triple(title, "", "") for title in titles])
     return len(named) > 1 and asked_comparison(rest) is not None

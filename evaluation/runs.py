@@ -112,8 +112,7 @@ class Run:
 
 
 def read_run(text: str) -> Run:
-    """Return a run from `FOLDER` or `LABEL=FOLDER`; the label is the loop's name where none is
-    given.
+    """Return the run of `FOLDER` or `LABEL=FOLDER`; without a label, that is the loop's name.
 
     Raises TraceError where the folder is none of a finished evaluation or cannot be read.
     """

@@ -76,8 +76,7 @@ def paired_bootstrap(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return P-values of several comparisons, adjusted so that together they err as one (Holm
-    1979).
+    """Return p-values of several comparisons, adjusted to err as one together (Holm 1979).
 
     The i-th smallest of m, from 1, is multiplied by m - i + 1; none is smaller than one before it,
     and none is above 1. The order given is kept.

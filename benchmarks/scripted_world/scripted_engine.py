@@ -34,8 +34,7 @@ WIDE_HASH = "wide-hash"
 
 
 def prompt_text(request: Request, decode: Callable[[list[int]], str] | None = None) -> str:
-    """Return what a request asks, as text: its prompt, its messages one after the other, or its
-    ids.
+    """Return what a request asks, as text: of its prompt, its messages or its ids.
 
     decode: turns ids into text; needed for requests that are ids.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from inference.engines.adapters import RAS_ADAPTER, T2T_ADAPTER
+from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
 from inference.loops.chain_solver import (
     ChainSolver,
     SolvedChain,
@@ -108,9 +108,7 @@ class TrigNavLoop:
         return trace
 
     async def _look_up(self, trace: Trace) -> tuple[list[Passage], list[Triple]]:
-        """Return what the model says it knows, and passages for the question and that: (X, R) of
-        §3.2.
-        """
+        """Return passages for the question and what the model knows, and that (§3.2's R, X)."""
         recalled: list[Triple] = []
         if self.settings.recall:
             text = await self.steps.ask(
@@ -153,9 +151,7 @@ class TrigNavLoop:
     async def _judge_by_helper(
         self, passages: Sequence[Passage], trace: Trace
     ) -> tuple[str, list[SubQuestion] | None]:
-        """Return a trained judge reads triples and writes those that are missing, with their
-        unknowns.
-        """
+        """Return a trained judge's text and sub-questions, from the triples of the passages."""
         known = await self._known_triples(passages, self.settings.max_known, trace)
         prompt = gap_prompt(trace.question, known)
         text = await self.steps.ask(JUDGE, "", prompt, trace, JUDGE_TOKENS)
@@ -168,9 +164,7 @@ class TrigNavLoop:
     async def _known_triples(
         self, passages: Sequence[Passage], most: int, trace: Trace
     ) -> list[Triple]:
-        """Return the triples of passages that share most with the question; the first step gets
-        them.
-        """
+        """Return the triples that share most with the question; the first step gets them."""
         found = await self.evidence.triples_of(passages, trace)
         triples = [triple for own in found for triple in own]
         chosen = select_triples(trace.question, trace.question, triples, most)
@@ -191,8 +185,7 @@ class TrigNavLoop:
     async def _answer_from(
         self, chains: Sequence[SolvedChain], passages: Sequence[Passage], trace: Trace
     ) -> str:
-        """Return the answer from the sub-questions' answers (eq. 9), and from what was judged as
-        known.
+        """Return the answer from the sub-answers (eq. 9) and from what was judged as known.
 
         passages: of the first search, in which the judge found that.
         """

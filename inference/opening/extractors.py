@@ -5,10 +5,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.cache import cache_folder
-from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
-from inference.engines.contract import Engine, EngineOptions
-from inference.indexes.extraction import HELD, RequestMaker, TripleCache, TripleExtractor, held_to
-from inference.indexes.focused import BothExtractors, Extractor, FocusedExtractor
+from inference.engines.contract import DEFAULT_CHECKPOINTS, T2T_ADAPTER, Engine, EngineOptions
+from inference.indexes.extraction import (
+    HELD,
+    BothExtractors,
+    Extractor,
+    FocusedExtractor,
+    RequestMaker,
+    TripleCache,
+    TripleExtractor,
+    held_to,
+)
 from inference.indexes.hierarchy.build import Chunking
 from inference.indexes.hierarchy.extraction import (
     AdapterChunkExtractor,

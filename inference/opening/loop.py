@@ -1,19 +1,58 @@
-"""A loop by its name, with everything that it needs."""
+"""A loop by its name, with everything that it needs; a new loop is listed here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from inference.engines.adapters import RAS_ADAPTER, READER_ADAPTER, T2T_ADAPTER
-from inference.engines.contract import Engine, EngineOptions
-from inference.indexes.focused import Extractor
-from inference.loops.kind import LoopOptions, LoopParts
+from common.names import nearest
+from inference.engines.contract import (
+    RAS_ADAPTER,
+    READER_ADAPTER,
+    T2T_ADAPTER,
+    Engine,
+    EngineOptions,
+)
+from inference.indexes.extraction import Extractor
+from inference.loops.baselines import IRCOT, NONE, REACT, SELF_ASK, SINGLE
+from inference.loops.kind import LoopKind, LoopOptions, LoopParts, OptionsError
 from inference.loops.model import GraphReader, chat_input
-from inference.loops.registry import loop_kind
+from inference.loops.ras import RAS, RAS_NO_PLANNING, RAS_STATIC
+from inference.loops.t2rag import T2RAG
+from inference.loops.th_rag import TH_RAG
 from inference.loops.trace import Loop
+from inference.loops.tri_rag import TRI_RAG
+from inference.loops.trig_nav import TRIG_NAV
 from inference.opening.components import Component, helper_requests, open_helper, reader_inputs
 from inference.opening.engine import build_engine
 from inference.opening.extractors import open_loop_extractor
 from inference.retrieval.passages import Passage
+
+_KINDS: tuple[LoopKind[Any], ...] = (
+    NONE,
+    SINGLE,
+    RAS,
+    RAS_NO_PLANNING,
+    RAS_STATIC,
+    TRI_RAG,
+    T2RAG,
+    TH_RAG,
+    TRIG_NAV,
+    IRCOT,
+    REACT,
+    SELF_ASK,
+)
+LOOPS = {kind.name: kind for kind in _KINDS}
+
+
+def loop_kind(name: str) -> LoopKind[Any]:
+    """Return the loop of this name. Raises OptionsError, which says the nearest known name."""
+    if name not in LOOPS:
+        known = ", ".join(map(repr, LOOPS))
+        near = nearest(name, LOOPS)
+        raise OptionsError(
+            f"invalid choice: {name!r}, the nearest is {near!r} (choose from {known})"
+        )
+    return LOOPS[name]
 
 
 @dataclass
@@ -39,9 +78,7 @@ class OpenLoop:
 
 @dataclass(frozen=True)
 class LoopComponents:
-    """The trained components of a loop; in place of one that is missing the backbone is
-    prompted.
-    """
+    """The trained components of a loop; for a missing one the backbone is prompted."""
 
     ras: Component | None
     t2t: Component | None

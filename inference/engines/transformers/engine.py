@@ -102,9 +102,7 @@ class TransformersEngine:
         return await self.batcher.submit([item.work() for item in prepared])
 
     async def health(self) -> Health:
-        """Return whether the batch that runs came to a token lately, or an idle engine to its
-        first.
-        """
+        """Return whether the running batch came to a token lately, or an idle engine to one."""
         if self._closing.is_set():
             return Health(False, "the engine is closed")
         running = self.batcher.unfinished

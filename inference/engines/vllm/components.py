@@ -13,12 +13,16 @@ from transformers import AutoConfig, GenerationConfig
 
 from common.cache import cache_errors, cache_folder
 from common.files import atomic_directory
-from inference.engines.component_loader import ComponentLoader, own_tokenizer
+from inference.engines.component_loader import (
+    ComponentLoader,
+    layer_tensors,
+    own_tokenizer,
+    prefix_states,
+)
 from inference.engines.contract import UnsupportedRequestError
-from inference.engines.prefix import layer_tensors, prefix_states
 from inference.engines.served import Served, all_end_ids
 from inference.engines.transformers.components import default_device
-from inference.engines.vllm.settings import VLLMSettings, lora_rank_for, prefix_path
+from inference.engines.vllm.process import VLLMSettings, lora_rank_for, prefix_path
 from models.condition_extractor import Adaptation, ConditionExtractorConfig
 from models.files.backbone import backbone_id, load_tokenizer, resolve_backbone
 from models.files.checkpoint import component_fingerprint, read_component_config
@@ -83,9 +87,7 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         return served
 
     def prompted(self, name: str, folder: Path, settings: ConditionExtractorConfig) -> VLLMServed:
-        """Return the backbone behind the prefix that a prompt amounts to, written where it is
-        missing.
-        """
+        """Return the backbone behind a prompt's prefix, which is written where it is missing."""
         if settings.adaptation == Adaptation.pretrained:
             return self._served(name)
         served = self._served(name, settings.num_prompt_tokens)

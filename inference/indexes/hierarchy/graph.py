@@ -100,9 +100,7 @@ class TopicGraph:
         return found
 
     def sentences_under(self, subtopics: Collection[int]) -> Rows:
-        """Return rows of the sentences on the edges of all entities under the subtopics (Algorithm
-        2, lines 10 and 11).
-        """
+        """Return rows of sentences about entities under the subtopics (Algorithm 2, 10 and 11)."""
         under = np.isin(self.entity_pairs[:, 0], list(subtopics))
         is_under = np.zeros(len(self.entities), dtype=bool)
         is_under[self.entity_pairs[under, 1]] = True
@@ -176,9 +174,7 @@ def _distinct(pairs: Rows) -> Rows:
 
 
 def best_rows(scores: FloatArray, most: int, rows: Rows | None = None) -> list[int]:
-    """Return the rows with the highest scores, best first, of all or of `rows`; ties in the rows'
-    order.
-    """
+    """Return the rows with the highest scores, of all or of `rows`, best first, else in order."""
     own = scores if rows is None else scores[rows]
     if len(own) > most:
         top = np.flatnonzero(own >= np.partition(own, len(own) - most)[len(own) - most])
@@ -242,8 +238,7 @@ class NameFinder:
         self._longest = max(map(len, self._numbers), default=0)
 
     def find(self, text: str) -> tuple[int, ...]:
-        """Return numbers of the entities that the text names as proper names, the longest at each
-        place.
+        """Return numbers of the entities that a text names as proper names, the longest at a place.
 
         A proper name has a capital letter; that of the text's first word alone does not tell.
         """

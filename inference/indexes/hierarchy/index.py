@@ -119,9 +119,7 @@ class HierarchyIndex:
         return ScoredQuestion(sentences, topics, subtopics, tuple(nearest), named)
 
     def shortlist_topics(self, scored: ScoredQuestion, most: int) -> list[int]:
-        """Return the topics nearest to a question, best first, by their names and by their
-        sentences.
-        """
+        """Return the topics nearest to a question by their names and sentences, best first."""
         return self._shortlist(scored, scored.topics, None, 0, most)
 
     def shortlist_subtopics(self, scored: ScoredQuestion, topic: int, most: int) -> list[int]:
@@ -145,9 +143,7 @@ class HierarchyIndex:
         return sorted(points, key=lambda number: -points[number])[:most]
 
     def _places_nearby(self, scored: ScoredQuestion, level: int) -> list[int]:
-        """Return topics (level 0) or subtopics (level 1) of the nearest sentences, in their
-        order.
-        """
+        """Return topics (level 0) or subtopics (1) of the nearest sentences, in their order."""
         places = (self.graph.subject_place, self.graph.object_place)
         numbers = (
             int(place[fact, level])
