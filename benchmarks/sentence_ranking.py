@@ -34,7 +34,6 @@ from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, read_records
 
 TOPIC = "Things"
-Sentence = tuple[str, int]
 
 
 def build(records: Sequence[QuestionRecord], encoder: SentenceEncoder) -> HierarchyIndex:

@@ -24,6 +24,7 @@ from evaluation.significance import (
     paired_bootstrap,
     places_by_type,
 )
+from evaluation.text import check_mauve, mauve_score
 
 MEANS = ("llm_calls", "weighted_tokens", "recall", "seconds")
 COLUMNS = (
@@ -267,6 +268,22 @@ def compare_all(
     return [compare_runs(group, baseline, resamples, seed) for group in groups.values()]
 
 
+def add_mauve(
+    compared: Sequence[Mapping[str, Any]], runs: Sequence[Run], model: Path
+) -> list[list[Any]]:
+    """Put MAUVE of the answers against the first gold ones into each run's figures.
+
+    Returns a row a run. Raises what `mauve_score` raises.
+    """
+    figures = {run["folder"]: run for group in compared for run in group["runs"]}
+    for run in runs:
+        scored = [score for score in run.scores.values() if score.answers]
+        golds = [score.answers[0] for score in scored]
+        own = mauve_score([score.answer for score in scored], golds, model)
+        figures[str(run.folder)]["mauve"] = own
+    return [[run.dataset, run.label, figures[str(run.folder)]["mauve"]] for run in runs]
+
+
 def show(compared: Sequence[Mapping[str, Any]]) -> None:
     """Print one table a data set, and one of its question types where it has some."""
     for group in compared:
@@ -285,9 +302,14 @@ def main() -> None:
         parser.error(f"--resamples must be at least 1, not {options.resamples}")
     if options.picture and options.picture.suffix not in (".png", ".svg", ".pdf"):
         parser.error(f"--picture {options.picture}: end its name in .png, .svg or .pdf")
+    if options.mauve:
+        check_mauve(options.mauve)
     runs = [read_run(text) for text in options.runs]
     compared = compare_all(runs, options.baseline, options.resamples, options.seed)
     show(compared)
+    if options.mauve:
+        rows = add_mauve(compared, runs, options.mauve)
+        print_table("MAUVE against the gold answers", ["data set", "run", "MAUVE"], rows)
     if options.markdown:
         options.markdown.write_text(markdown(compared), encoding="utf-8")
     if options.picture:
@@ -308,6 +330,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--baseline", metavar="LABEL", help="tested against (default: each data set's first run)")
     add("--resamples", type=int, default=DEFAULT_RESAMPLES, help="default: %(default)s")
     add("--seed", type=int, default=0, help="of the resampling (default: 0)")
+    add("--mauve", type=Path, metavar="DIR",
+        help="also MAUVE of long answers, by this GPT-2 or BERT model")  # fmt: skip
     add("--markdown", type=Path, metavar="FILE", help="write the tables in Markdown, too")
     add("--picture", type=Path, metavar="FILE", help="draw F1 against weighted tokens")
     add("--json", action="store_true", help="print one JSON object as the last line")

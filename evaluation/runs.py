@@ -84,6 +84,7 @@ class TraceScores:
     failed: bool
     type: str = ""
     answers: tuple[str, ...] = ()
+    answer: str = ""
     llm_calls: int | None = None
     weighted_tokens: int | None = None
     recall: float | None = None
@@ -198,6 +199,7 @@ def _parse_line(line: bytes, where: str) -> TraceScores:
         record.get("error") is not None,
         str(record.get("type") or ""),
         tuple(map(str, record.get("answers") or ())),
+        str(record.get("answer") or ""),
         bill.get("llm_calls"),
         bill.get("weighted_tokens"),
         None if record.get("recall") is None else _score(record, "recall", where),

@@ -93,16 +93,14 @@ def _shown(passage: str, triplet: ConditionTriplet) -> dict[str, str]:
     }
 
 
-async def judge(engine: Engine, prompts: Sequence[str], adapter: str | None = None) -> Judged:
+async def judge(engine: Engine, prompts: Sequence[str]) -> Judged:
     """Score prompts by one digit from 1 to 5, all at once and greedily (Tri-RAG §IV-D).
 
     Raises EngineError. A reply that holds no digit from 1 to 5 is counted, not guessed.
     """
     requests = [
         Request(
-            messages=({"role": "user", "content": prompt},),
-            adapter=adapter,
-            sampling=Sampling(max_new_tokens=4),
+            messages=({"role": "user", "content": prompt},), sampling=Sampling(max_new_tokens=4)
         )
         for prompt in prompts
     ]

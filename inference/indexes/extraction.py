@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import math
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -248,17 +247,15 @@ class FocusedExtractor(TripleExtractor):
         engine: Engine,
         make_prompt_request: Callable[[str], Request],
         cache: TripleCache,
-        least_logprob: float = -math.inf,
         grounded: bool = True,
     ) -> None:
-        """make_prompt_request: of a `reading_prompt`. least_logprob: an answer whose tokens have a
-        lower sum is none. grounded: hold answers to the passage's words; a remote engine cannot.
+        """make_prompt_request: of a `reading_prompt`. grounded: hold answers to the passage's
+        words; a remote engine cannot.
         """
         super().__init__(engine, self._unfocused, cache)
         self.make_prompt_request = make_prompt_request
-        self.least_logprob = least_logprob
         self.grounded = grounded
-        self.with_logprobs = least_logprob > -math.inf
+        self.with_logprobs = False
 
     @staticmethod
     def _unfocused(passage: Passage) -> Request:
@@ -287,10 +284,8 @@ class FocusedExtractor(TripleExtractor):
     def read(
         self, completion: Completion, passage: Passage, subquery: str
     ) -> tuple[list[Triple], int]:
-        """Return the triples of what was read; none where the model was not sure enough."""
+        """Return the triples of what was read, and how many pieces could not be."""
         reading = parse_reading(completion.text)
-        if sum(completion.logprobs or ()) < self.least_logprob:
-            return [], reading.malformed
         asked = asked_relation(subquery)
         about = asked[0].casefold() if asked else ""
         # Nobody is their own father: who is asked about is no answer.

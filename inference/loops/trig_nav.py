@@ -118,7 +118,7 @@ class TrigNavLoop:
         queries = [trace.question, *(f"{t.subject} {t.predicate} {t.object}" for t in recalled)]
         found = await self.evidence.search(queries, trace)
         rankings = [[Hit(passage, 0.0) for passage in own] for own in found]
-        fused = reciprocal_rank_fusion(rankings, top_k=self.evidence.settings.top_k)
+        fused = reciprocal_rank_fusion(rankings, self.evidence.settings.top_k)
         passages = [hit.passage for hit in fused]
         trace.steps.append(TraceStep(trace.question, passages))
         return passages, recalled

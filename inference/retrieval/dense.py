@@ -23,24 +23,17 @@ from models.files.sentence_encoder import FloatArray, SentenceEncoder
 from models.formats.prompts import passage_text
 
 INDEX_FILE = "index.faiss"
-HNSW_LINKS = 32
-HNSW_BUILD_EFFORT = 200
-HNSW_SEARCH_EFFORT = 128
 
 
 class VectorIndex:
-    """Vectors [n, d] of length 1 under cosine similarity, exactly or, for large corpora, by HNSW.
+    """Vectors [n, d] of length 1, searched exactly by cosine similarity.
 
     Rows are numbered as they are added. Nothing is taken out: who replaces a document keeps its
     vectors beside the document, as the hierarchy does, and builds from what is left.
     """
 
-    def __init__(self, dimension: int, approximate: bool = False) -> None:
+    def __init__(self, dimension: int) -> None:
         self._index: Any = faiss.IndexFlatIP(dimension)
-        if approximate:
-            self._index = faiss.IndexHNSWFlat(dimension, HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
-            self._index.hnsw.efConstruction = HNSW_BUILD_EFFORT
-            self._index.hnsw.efSearch = HNSW_SEARCH_EFFORT
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
@@ -52,16 +45,14 @@ class VectorIndex:
     def search(self, vectors: FloatArray, depth: int) -> list[list[tuple[int, float]]]:
         """Return for each vector [n, d] the closest rows with their similarity, best first.
 
-        Equal ones come in the order of their rows. No more than `depth`, fewer where an approximate
-        search finds fewer.
+        Equal ones come in the order of their rows. No more than `depth`.
         """
         depth = min(depth, len(self))
         if depth <= 0 or not len(vectors):
             return [[] for _ in vectors]
         found = self._index.search(np.ascontiguousarray(vectors, dtype=np.float32), depth)
         return [
-            # faiss fills up with row -1.
-            [(int(r[place]), float(s[place])) for place in np.lexsort((r, -s)) if r[place] >= 0]
+            [(int(r[place]), float(s[place])) for place in np.lexsort((r, -s))]
             for s, r in zip(*found, strict=True)
         ]
 
@@ -70,12 +61,10 @@ class VectorIndex:
         faiss.write_index(self._index, str(file))
 
     @classmethod
-    def load(cls, file: Path, approximate: bool = False) -> VectorIndex:
+    def load(cls, file: Path) -> VectorIndex:
         """Return what `save` wrote."""
         index = cls.__new__(cls)
         index._index = faiss.read_index(str(file))
-        if approximate:
-            index._index.hnsw.efSearch = HNSW_SEARCH_EFFORT
         return index
 
 
@@ -86,15 +75,13 @@ class DenseRetriever:
         self,
         passages: Sequence[Passage],
         encoder: SentenceEncoder,
-        approximate: bool = False,
         index: VectorIndex | None = None,
     ) -> None:
         """Embed and index `passages`; `index` is a loaded one, see `load`."""
         self.passages: list[Passage] = []
         self.encoder = encoder
-        self.approximate = approximate
         if index is None:
-            self.index = VectorIndex(encoder.dimension, approximate)
+            self.index = VectorIndex(encoder.dimension)
             self.add(require_passages(passages))
         else:
             self.index, self.passages = index, require_passages(passages)
@@ -118,7 +105,6 @@ class DenseRetriever:
             "kind": "dense",
             "encoder": self.encoder.name,
             "encoder_fingerprint": self.encoder.fingerprint,
-            "approximate": self.approximate,
             "passages": len(self.passages),
             "corpus_sha256": corpus_fingerprint(self.passages),
         }
@@ -131,11 +117,7 @@ class DenseRetriever:
 
     @classmethod
     def load(
-        cls,
-        folder: str | Path,
-        passages: Sequence[Passage],
-        encoder: SentenceEncoder,
-        approximate: bool = False,
+        cls, folder: str | Path, passages: Sequence[Passage], encoder: SentenceEncoder
     ) -> DenseRetriever:
         """Load what `save` wrote.
 
@@ -144,7 +126,5 @@ class DenseRetriever:
         """
         empty = cls.__new__(cls)
         empty.passages, empty.encoder = require_passages(passages), encoder
-        empty.approximate = approximate
         check_meta(Path(folder), empty._meta())
-        index = VectorIndex.load(Path(folder) / INDEX_FILE, approximate)
-        return cls(passages, encoder, approximate, index)
+        return cls(passages, encoder, VectorIndex.load(Path(folder) / INDEX_FILE))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from common.errors import UserError
 from common.files import atomic_write
@@ -47,14 +46,13 @@ class Retriever(Protocol):
         ...
 
 
-def load_corpus(path: str | Path, progress: bool = False) -> list[Passage]:
+def load_corpus(path: str | Path) -> list[Passage]:
     """Read a corpus in the JSON Lines contract (`id, title, text`).
 
     Raises RecordError (file, line, field) for a record that breaks it and EmptyCorpusError for
     a file that holds none.
     """
-    records = read_records(path, PassageRecord)
-    passages = list(tqdm(records, desc="corpus", unit=" passages", disable=not progress))
+    passages = list(read_records(path, PassageRecord))
     if not passages:
         raise EmptyCorpusError(
             f"{path}: the corpus holds no passage. "

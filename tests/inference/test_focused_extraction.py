@@ -78,15 +78,6 @@ async def test_an_empty_subquery_finds_nothing_without_a_call(subquery: str) -> 
     assert not engine.requests
 
 
-@pytest.mark.parametrize(("logprobs", "kept"), [([-0.1, -0.2], True), ([-0.6, -0.6], False)])
-def test_an_unlikely_answer_is_none(logprobs: list[float], kept: bool) -> None:
-    extractor = focused(ScriptedEngine(reader), least_logprob=-1.0)
-    assert extractor.request(FILM, ASKED).sampling.logprobs
-    completion = Completion("Ana Lis", (1, 2), 9, 2, "stop", logprobs)
-    triples, malformed = extractor.read(completion, FILM, ASKED)
-    assert (triples, malformed) == ([DIRECTOR] if kept else [], 0)
-
-
 def test_who_is_asked_about_is_no_answer() -> None:
     completion = Completion("dawn", (1, 2), 9, 2, "stop")
     assert focused(ScriptedEngine(reader)).read(completion, FILM, "Who directed Dawn?") == ([], 0)

@@ -51,15 +51,14 @@ class VLLMServed(Served):
 class VLLMComponentLoader(ComponentLoader[VLLMServed]):
     """Reads components without loading the backbone: vLLM's process holds it."""
 
-    def __init__(self, backbone: str, revision: str | None, max_model_len: int | None) -> None:
+    def __init__(self, backbone: str, max_model_len: int | None) -> None:
         """max_model_len: None is the backbone's context.
 
         Raises UnsupportedRequestError for an encoder-decoder backbone.
         """
         super().__init__()
         self.source = resolve_backbone(backbone)
-        self.revision = revision
-        config = AutoConfig.from_pretrained(self.source, revision=revision)
+        config = AutoConfig.from_pretrained(self.source)
         if config.is_encoder_decoder:
             raise UnsupportedRequestError(
                 f"vLLM serves no encoder-decoder backbone ({backbone}); use --engine transformers"
@@ -67,11 +66,11 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         text_config = config.get_text_config()
         self.device = default_device()
         self.identity = backbone_id(backbone)
-        self.tokenizer = load_tokenizer(backbone, revision)
+        self.tokenizer = load_tokenizer(backbone)
         self.max_model_len = max_model_len or int(text_config.max_position_embeddings)
         self.prefix_folder = cache_folder() / PREFIX_FOLDER
         self.vocabulary_size = int(text_config.vocab_size)
-        self._end_ids = all_end_ids(self.tokenizer, _generation_config(self.source, revision))
+        self._end_ids = all_end_ids(self.tokenizer, _generation_config(self.source))
         self._adapters = 0
 
     def plain(self) -> VLLMServed:
@@ -191,8 +190,8 @@ def _rank_and_targets(folder: Path) -> tuple[int, frozenset[str]]:
     return int(config.r), targets
 
 
-def _generation_config(source: str, revision: str | None) -> GenerationConfig | None:
+def _generation_config(source: str) -> GenerationConfig | None:
     try:
-        return GenerationConfig.from_pretrained(source, revision=revision or "main")
+        return GenerationConfig.from_pretrained(source)
     except OSError:
         return None

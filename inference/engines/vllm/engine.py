@@ -51,7 +51,6 @@ class VLLMEngine:
         backbone: str | None = None,
         adapters: Mapping[str, str | Path] | None = None,
         dtype: str = "auto",
-        revision: str | None = None,
         settings: VLLMSettings | None = None,
     ) -> None:
         """Start vLLM and load components; returns once it is ready (half a minute and more).
@@ -60,7 +59,6 @@ class VLLMEngine:
             backbone: `smollm2`, a Hugging Face id or a folder; None: the first adapter's.
             adapters: component folders ("ras", "t2t" or "tri_rag") by the name that requests give.
             dtype: "auto" (as stored), "bfloat16", "float16" or "float32".
-            revision: of the backbone.
             settings: of vLLM.
 
         Raises EngineError: vLLM did not start; UnsupportedRequestError: a component that it cannot
@@ -68,9 +66,7 @@ class VLLMEngine:
         """
         folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
         wanted = settings or VLLMSettings()
-        loader = VLLMComponentLoader(
-            backbone or first_backbone(folders), revision, wanted.max_model_len
-        )
+        loader = VLLMComponentLoader(backbone or first_backbone(folders), wanted.max_model_len)
         served: dict[str | None, VLLMServed] = {None: loader.plain()}
         for name, folder in folders.items():
             served[name] = loader.load(name, folder)
@@ -93,9 +89,7 @@ class VLLMEngine:
 
     def _start(self) -> VLLMProcess:
         loader = self._loader
-        return start_vllm(
-            loader.source, loader.revision, self._dtype, self.settings, loader.prefix_folder
-        )
+        return start_vllm(loader.source, self._dtype, self.settings, loader.prefix_folder)
 
     def _open_beside(self, folders: Mapping[str, Path]) -> dict[str, TransformersEngine]:
         """Return an engine for each component whose model vLLM does not hold."""

@@ -127,9 +127,7 @@ class VLLMProcess:
         return self.progress.seconds_since()
 
 
-def start_vllm(
-    model: str, revision: str | None, dtype: str, settings: VLLMSettings, prefix_folder: Path
-) -> VLLMProcess:
+def start_vllm(model: str, dtype: str, settings: VLLMSettings, prefix_folder: Path) -> VLLMProcess:
     """Start vLLM's asynchronous engine; returns once it is ready.
 
     Args:
@@ -163,7 +161,6 @@ def start_vllm(
         )
     arguments = AsyncEngineArgs(
         model=model,
-        revision=revision,
         dtype=resolve_dtype(dtype),
         max_model_len=settings.max_model_len,
         max_num_seqs=settings.max_num_seqs,
