@@ -75,11 +75,8 @@ def count_by_type(path: Path) -> dict[str, dict[str, int]]:
     for record in read_records(path, QuestionRecord):
         for name in (record.type or "no type", "all"):
             counts[name].add(record)
-    return {name: counts[name].to_json() for name in sorted(counts, key=_last_if_all)}
-
-
-def _last_if_all(name: str) -> tuple[bool, str]:
-    return name == "all", name
+    in_order = sorted(counts, key=lambda name: (name == "all", name))
+    return {name: counts[name].to_json() for name in in_order}
 
 
 def _parser() -> argparse.ArgumentParser:

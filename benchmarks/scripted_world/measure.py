@@ -197,6 +197,7 @@ def _outcome(record: QuestionRecord, trace: Trace, last: dict[str, bool]) -> str
 def summarise(done: Sequence[Answered]) -> dict[str, Any]:
     """Return EM with its interval, outcomes, calls and rounds of the answers, by hops too."""
     outcomes = Counter(item.outcome for item in done)
+    all_hops = sorted({len(item.record.evidences) for item in done})
     reached = [item.right for item in done if item.in_reach]
     return {
         "n": len(done),
@@ -208,12 +209,8 @@ def summarise(done: Sequence[Answered]) -> dict[str, Any]:
         "exceptions": sum(item.trace.error is not None for item in done),
         "llm_calls": mean(item.trace.bill.llm_calls for item in done),
         "rounds": mean(len(item.trace.steps) for item in done),
-        "by_hops": {str(hops): _of_hops(done, hops) for hops in _hops(done)},
+        "by_hops": {str(hops): _of_hops(done, hops) for hops in all_hops},
     }
-
-
-def _hops(done: Sequence[Answered]) -> list[int]:
-    return sorted({len(item.record.evidences) for item in done})
 
 
 def _of_hops(done: Sequence[Answered], hops: int) -> dict[str, Any]:

@@ -208,7 +208,8 @@ def _assigned(
             if result is None or not _says_something(triplet, result):
                 continue
             closeness = _closeness(triplet.predicate, clue.predicate)
-            if closeness or not _is_all_open(triplet):
+            all_open = is_placeholder(triplet.subject) and is_placeholder(triplet.object)
+            if closeness or not all_open:
                 left_open = len(result.placeholders)
                 pairs.append((-closeness, left_open, number, place, result))
     taken: dict[int, QueryTriplet] = {}
@@ -218,10 +219,6 @@ def _assigned(
             taken[place] = result
             used.add(number)
     return taken
-
-
-def _is_all_open(triplet: QueryTriplet) -> bool:
-    return is_placeholder(triplet.subject) and is_placeholder(triplet.object)
 
 
 def _closeness(asked: str, written: str) -> int:

@@ -83,7 +83,7 @@ class VLLMEngine:
         )
         self._beside = self._open_beside(folders)
         self._numbers = itertools.count()
-        self.supervisor: Supervisor[VLLMProcess] = Supervisor(
+        self.supervisor = Supervisor(
             self._start, self.settings.max_restarts, self.settings.stall_seconds
         )
 

@@ -106,7 +106,7 @@ class VLLMProcess:
         self.progress = progress
 
     def alive(self) -> bool:
-        """Return whether the engine's process runs and its outputs are read."""
+        """Return whether the engine's process can still answer."""
         return not self.engine.errored
 
     def kill(self) -> None:
