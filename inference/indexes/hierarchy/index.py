@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from inference.indexes.hierarchy.build import called_names, check_store
-from inference.indexes.hierarchy.graph import NameFinder, Rows, TopicGraph, best_rows, linked_rows
+from inference.indexes.hierarchy.graph import NameFinder, TopicGraph, linked_rows
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
 from inference.retrieval.open_retriever import RANK_CONSTANT
-from inference.retrieval.passages import Passage, clean_queries
+from inference.retrieval.passages import Passage, Rows, best_rows, clean_queries
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
 from models.formats.triples import Triple
 
