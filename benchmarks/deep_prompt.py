@@ -56,9 +56,7 @@ def compare(
 
 
 def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
-    """Return the median seconds over all steps, those of the fastest and slowest round, and peak
-    memory.
-    """
+    """Return the median seconds of a step, of the fastest and slowest round, and peak memory."""
     measured = [result.figures for result in results if result.ok]
     if not measured:
         return {"status": results[0].status}
@@ -74,9 +72,7 @@ def contestant_figures(results: Sequence[PartResult]) -> dict[str, Any]:
 
 
 def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, float | None]:
-    """Return times over ours (above 1: ours is faster) and memory over ours, None where one is
-    missing.
-    """
+    """Return times (above 1: ours is faster) and memory over ours, None where one is missing."""
     times = {
         name: figure_ratio(figures, *pair, "median_step_seconds") for name, pair in RATIOS.items()
     }

@@ -54,9 +54,7 @@ class Counts:
 
 
 def recognised(record: QuestionRecord) -> bool:
-    """Return whether the question names two of its passages and compares them in words that are
-    known.
-    """
+    """Return whether the question names two of its passages and compares them in known words."""
     titles = dict.fromkeys(title for title, _ in record.supporting_facts)
     named, rest = named_subjects(record.question, [Triple(title, "", "") for title in titles])
     return len(named) > 1 and asked_comparison(rest) is not None
@@ -77,11 +75,8 @@ def count_by_type(path: Path) -> dict[str, dict[str, int]]:
     for record in read_records(path, QuestionRecord):
         for name in (record.type or "no type", "all"):
             counts[name].add(record)
-    return {name: counts[name].to_json() for name in sorted(counts, key=_last_if_all)}
-
-
-def _last_if_all(name: str) -> tuple[bool, str]:
-    return name == "all", name
+    in_order = sorted(counts, key=lambda name: (name == "all", name))
+    return {name: counts[name].to_json() for name in in_order}
 
 
 def _parser() -> argparse.ArgumentParser:

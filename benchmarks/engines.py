@@ -25,7 +25,7 @@ from benchmarks.workers.engine import CONTESTANTS, DOCUMENTS_FILE, EngineRunSett
 from common.commands import one_line_errors
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
-from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
+from inference.engines.contract import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 
 WORKER = "benchmarks.workers.engine"
 COLUMNS = ("engine", "at once", "output tokens/s", "documents/s", "triples/s", "parseable", "cut")

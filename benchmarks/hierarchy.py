@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.harness.processes import benchmark_parser
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
-from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
+from inference.engines.contract import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.indexes.extraction import CacheError, TripleCache
 from inference.indexes.hierarchy.build import extract_waiting, finish, refresh
 from inference.indexes.hierarchy.extraction import Extracted, ground
@@ -160,9 +160,7 @@ def _change(
     extractor: GivenTriples,
     encoder: SentenceEncoder,
 ) -> dict[str, float]:
-    """Return the mean seconds to take one document out and to put it in again, topics brought up to
-    date.
-    """
+    """Return the mean seconds to take a document out and to put it in again, topics included."""
     seconds = {"delete_seconds": 0.0, "insert_seconds": 0.0}
     for passage in documents:
         for name in seconds:

@@ -30,9 +30,8 @@ from data_gen.facts.solving_steps import solving_steps
 from data_gen.samples.reading import passage_samples
 from evaluation.answers import token_f1
 from evaluation.significance import bootstrap_interval
-from inference.engines.adapters import DEFAULT_CHECKPOINTS, READER_ADAPTER, T2T_ADAPTER
-from inference.indexes.extraction import TripleExtractor, chunks
-from inference.indexes.focused import FocusedExtractor
+from inference.engines.contract import DEFAULT_CHECKPOINTS, READER_ADAPTER, T2T_ADAPTER
+from inference.indexes.extraction import FocusedExtractor, TripleExtractor, chunks
 from inference.opening.arguments import add_engine_arguments, command, engine_options_from
 from inference.opening.components import Component, open_helper
 from inference.opening.engine import build_engine
@@ -214,17 +213,16 @@ def main() -> None:
     figures = asyncio.run(measure(arguments))
     for title, groups in figures.items():
         if title != "thresholds":
-            rows = [[name, *row.values()] for name, row in groups.items()]
-            print_table(title, ["group", "answered", "unanswerable", "figures"], _padded(rows))
+            rows = []
+            for name, row in groups.items():
+                answered, unanswerable, *rest = row.values()
+                rows.append([name, answered, unanswerable, " ".join(map(str, rest))])
+            print_table(title, ["group", "answered", "unanswerable", "figures"], rows)
     for least, groups in figures.get("thresholds", {}).items():
         rows = [[name, row.get("f1", ""), row.get("refused", "")] for name, row in groups.items()]
         print_table(f"answers of at least {least}", ["group", "F1", "refused"], rows)
     if arguments.json:
         emit_json(figures)
-
-
-def _padded(rows: list[list[Any]]) -> list[list[Any]]:
-    return [[*row[:3], " ".join(str(cell) for cell in row[3:])] for row in rows]
 
 
 if __name__ == "__main__":

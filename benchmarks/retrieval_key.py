@@ -18,13 +18,13 @@ from tqdm import tqdm
 
 from benchmarks.harness.processes import benchmark_parser
 from common.tables import emit_json, print_table
-from evaluation.component_scores import recall_at_k
+from evaluation.component_scores import score_retrieval
 from evaluation.significance import bootstrap_interval
 from inference.indexes.knowledge_base.entries import Entry
 from inference.indexes.knowledge_base.store import KnowledgeBase
 from inference.opening.arguments import command, positive_int
+from inference.retrieval.dense import VectorIndex
 from inference.retrieval.passages import load_corpus
-from inference.retrieval.vectors import VectorIndex
 from inference.runs.scores import GoldPassages
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.conditions import ConditionTriplet
@@ -46,7 +46,7 @@ def measure_key(
     relevant: Sequence[Sequence[str]],
     encoder: SentenceEncoder,
 ) -> dict[str, Any]:
-    """Return Hit@1 with its interval, Recall@5, and what the index costs.
+    """Return Hit@1 with its interval, Recall@5, NDCG@5, and what the index costs.
 
     Triplets whose key is empty, as a proof may be, are not indexed. Equal keys share a row, as
     they would in a knowledge base. Latency is of the index alone, a query at a time.
@@ -78,11 +78,9 @@ def measure_key(
     hits = [float(bool(set(f) & set(w))) for f, w in zip(first, relevant, strict=True)]
     interval = bootstrap_interval(hits)
     return {
+        **score_retrieval(ranked, relevant),
         "hit@1": interval.mean,
         "hit@1_ci95": [interval.low, interval.high],
-        "recall@5": float(
-            np.mean([recall_at_k(r, w, 5) for r, w in zip(ranked, relevant, strict=True)])
-        ),
         "rows": len(texts),
         "median_search_ms": 1000 * median(seconds),
         "embedding_seconds": embedding,

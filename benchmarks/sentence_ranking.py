@@ -34,13 +34,10 @@ from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, read_records
 
 TOPIC = "Things"
-Sentence = tuple[str, int]
 
 
 def build(records: Sequence[QuestionRecord], encoder: SentenceEncoder) -> HierarchyIndex:
-    """Return an index of all sentences of the questions' contexts; a sentence's chunk has its
-    title.
-    """
+    """Return an index of all sentences of the questions' contexts; titles stand for chunks."""
     texts = {
         (title, place): text
         for record in records

@@ -46,9 +46,7 @@ def named_entities(subquery: str) -> list[str]:
 
 
 def asks_about(subquery: str, document: str) -> bool:
-    """Return whether the document holds one of the sub-query's names; without any, one of its
-    words.
-    """
+    """Return whether a document holds a name of the sub-query or, without any, a word of it."""
     held = f" {normalise_answer(document)} "
     names = [normalise_answer(name) for name in named_entities(subquery)]
     words = set(normalise_answer(subquery).split()) - QUESTION_WORDS - NAME_LINKS
@@ -103,9 +101,7 @@ def within_bounds(triplet: ConditionLike) -> bool:
 
 
 def is_intact(parsed: ParsedLike) -> bool:
-    """Return whether an output is at least one triplet, complete, ordered, in bounds, and nothing
-    else.
-    """
+    """Return whether an output is nothing but triplets: complete, ordered, in bounds."""
     return (
         bool(parsed.triplets) and not parsed.malformed and all(map(within_bounds, parsed.triplets))
     )
@@ -119,9 +115,7 @@ def structural_integrity(outputs: Sequence[ParsedLike]) -> float:
 
 
 def is_supported(triplet: ConditionLike, passage: str) -> bool:
-    """Return whether the passage holds the conclusion's words and, where there is one, the
-    proof's.
-    """
+    """Return whether the passage holds the words of conclusion and proof, if there is one."""
     known = f"{passage} {triplet.condition}"
     fields = [triplet.conclusion, *([triplet.proof] if triplet.proof else [])]
     return all(covered_by(text, known) >= SUPPORT for text in fields)

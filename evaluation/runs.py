@@ -84,6 +84,7 @@ class TraceScores:
     failed: bool
     type: str = ""
     answers: tuple[str, ...] = ()
+    answer: str = ""
     llm_calls: int | None = None
     weighted_tokens: int | None = None
     recall: float | None = None
@@ -112,8 +113,7 @@ class Run:
 
 
 def read_run(text: str) -> Run:
-    """Return a run from `FOLDER` or `LABEL=FOLDER`; the label is the loop's name where none is
-    given.
+    """Return the run of `FOLDER` or `LABEL=FOLDER`; without a label, that is the loop's name.
 
     Raises TraceError where the folder is none of a finished evaluation or cannot be read.
     """
@@ -199,6 +199,7 @@ def _parse_line(line: bytes, where: str) -> TraceScores:
         record.get("error") is not None,
         str(record.get("type") or ""),
         tuple(map(str, record.get("answers") or ())),
+        str(record.get("answer") or ""),
         bill.get("llm_calls"),
         bill.get("weighted_tokens"),
         None if record.get("recall") is None else _score(record, "recall", where),

@@ -1,6 +1,6 @@
 """Bootstrap intervals, p-values of several comparisons, and scores by question type."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,8 +76,7 @@ def paired_bootstrap(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return P-values of several comparisons, adjusted so that together they err as one (Holm
-    1979).
+    """Return p-values of several comparisons, adjusted to err as one together (Holm 1979).
 
     The i-th smallest of m, from 1, is multiplied by m - i + 1; none is smaller than one before it,
     and none is above 1. The order given is kept.
@@ -105,18 +104,13 @@ def _checked(values: Sequence[float] | np.ndarray, resamples: int, confidence: f
 
 def _resampled_means(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:
     """Return the means of ``resamples`` draws with replacement, [resamples]."""
-    rng = np.random.default_rng(seed)
-    return np.concatenate(
-        [
-            scores[rng.integers(scores.size, size=(rows, scores.size))].mean(axis=1)
-            for rows in _chunks(resamples, max(1, _MAX_DRAWN // scores.size))
-        ]
-    )
-
-
-def _chunks(total: int, size: int) -> Iterator[int]:
-    for start in range(0, total, size):
-        yield min(size, total - start)
+    rng, at_once = np.random.default_rng(seed), max(1, _MAX_DRAWN // scores.size)
+    means = []
+    for start in range(0, resamples, at_once):
+        rows = min(at_once, resamples - start)
+        drawn = rng.integers(scores.size, size=(rows, scores.size))
+        means.append(scores[drawn].mean(axis=1))
+    return np.concatenate(means)
 
 
 def _bounds(means: np.ndarray, confidence: float) -> tuple[float, float]:

@@ -1,10 +1,13 @@
 """Scores of generated text against reference text: ROUGE and MAUVE (RAS appendix E.2)."""
 
+import importlib.util
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+
+from common.errors import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -14,10 +17,13 @@ ROUGE_NAMES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 _FEW_TEXTS = 100
 
 
+class MauveError(UserError, ValueError):
+    """MAUVE cannot be measured; the message says what is missing."""
+
+
 def rouge_scores(
     predictions: Sequence[str],
     references: Sequence[Sequence[str]],
-    use_stemmer: bool = False,
 ) -> dict[str, float]:
     """Return mean ROUGE F1 by name, each prediction scored by its best reference (Lin, 2004).
 
@@ -28,7 +34,7 @@ def rouge_scores(
     from rouge_score import rouge_scorer
 
     _check_pairs(predictions, references)
-    scorer = rouge_scorer.RougeScorer(list(ROUGE_NAMES), use_stemmer=use_stemmer)
+    scorer = rouge_scorer.RougeScorer(list(ROUGE_NAMES))
     scores = [
         scorer.score_multi(list(golds), prediction)
         for prediction, golds in zip(predictions, references, strict=True)
@@ -42,20 +48,17 @@ def mauve_score(
     predictions: Sequence[str],
     references: Sequence[str],
     featurizer: Featurizer | str | Path,
-    seed: int = 25,
-    device_id: int = -1,
 ) -> float:
     """Return MAUVE between two collections of texts, from 0 to 1 (Pillutla et al., 2021).
 
     ``featurizer`` is a function from texts to features [number of texts, d], or a folder with a
-    GPT-2 or BERT model (the published scores use gpt2-large), run on CUDA device ``device_id``
-    or on the CPU for -1. Scores from different featurizers cannot be compared.
+    GPT-2 or BERT model (the published scores use gpt2-large), run on the CPU. Scores
+    from different featurizers cannot be compared.
 
-    Raises ValueError for fewer than two texts on a side or bad features, FileNotFoundError for a
-    missing folder, and ImportError if the package mauve-text is not installed.
+    Raises MauveError for fewer than two texts on a side or bad features, and as `check_mauve`.
     """
     if min(len(predictions), len(references)) < 2:
-        raise ValueError("MAUVE compares two collections of at least two texts each")
+        raise MauveError("MAUVE compares two collections of at least two texts each")
     if min(len(predictions), len(references)) < _FEW_TEXTS:
         logger.warning("MAUVE over fewer than %d texts is not stable", _FEW_TEXTS)
     if callable(featurizer):
@@ -63,37 +66,40 @@ def mauve_score(
             "p_features": _features(featurizer, predictions),
             "q_features": _features(featurizer, references),
         }
-        return _compute_mauve(seed=seed, **sides)
+        return _compute_mauve(**sides)
     return _compute_mauve(
         p_text=list(predictions),
         q_text=list(references),
-        featurize_model_name=_model_folder(featurizer),
-        device_id=device_id,
-        seed=seed,
+        featurize_model_name=check_mauve(featurizer),
     )
 
 
 def _compute_mauve(**options: object) -> float:
-    try:
-        import mauve
-    except ImportError as error:
-        raise ImportError("MAUVE needs a package: pip install mauve-text") from error
+    import mauve
+
     return float(mauve.compute_mauve(**options).mauve)
 
 
 def _features(featurizer: Featurizer, texts: Sequence[str]) -> np.ndarray:
     features = np.asarray(featurizer(texts))
     if features.ndim != 2 or len(features) != len(texts):
-        raise ValueError(
+        raise MauveError(
             f"the featurizer gave an array of shape {features.shape} for {len(texts)} texts; "
             "it must give one row a text"
         )
     if not np.isfinite(features).all():
-        raise ValueError("the featurizer gave numbers that are not finite")
+        raise MauveError("the featurizer gave numbers that are not finite")
     return features
 
 
-def _model_folder(folder: str | Path) -> str:
+def check_mauve(folder: str | Path) -> str:
+    """Return a folder with a GPT-2 or BERT model as mauve-text takes it.
+
+    Raises FileNotFoundError for one without a model; MauveError for another kind of model, or
+    without the package.
+    """
+    if importlib.util.find_spec("mauve") is None:
+        raise MauveError("MAUVE needs a package: pip install mauve-text")
     path = Path(folder)
     if not (path / "config.json").is_file():
         raise FileNotFoundError(
@@ -102,7 +108,7 @@ def _model_folder(folder: str | Path) -> str:
         )
     # mauve-text knows the kind of model by its name alone.
     if not any(kind in str(path) for kind in ("gpt2", "bert")):
-        raise ValueError(f"mauve-text takes folders with 'gpt2' or 'bert' in the name, not {path}")
+        raise MauveError(f"mauve-text takes folders with 'gpt2' or 'bert' in the name, not {path}")
     return str(path)
 
 

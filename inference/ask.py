@@ -6,10 +6,9 @@ import sys
 
 from common.commands import command_parser
 from common.tables import emit_json, print_table
-from inference.loops.registry import LOOPS
 from inference.loops.trace import Trace
 from inference.opening.arguments import command, configure_logging
-from inference.opening.loop import open_loop
+from inference.opening.loop import LOOPS, open_loop
 from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.retrieval.passages import load_corpus
 from models.formats.records import QuestionRecord

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
+from inference.engines.contract import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.indexes.hierarchy.build import (
     Chunking,
     check_store,

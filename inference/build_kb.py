@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from common.files import atomic_write
-from inference.engines.adapters import DEFAULT_CHECKPOINTS, EXTRACTOR_ADAPTER
-from inference.engines.contract import Engine
+from inference.engines.contract import DEFAULT_CHECKPOINTS, EXTRACTOR_ADAPTER, Engine
 from inference.indexes.extraction import HELD, RequestMaker, held_to
 from inference.indexes.growing import read_each
 from inference.indexes.knowledge_base.store import (
@@ -66,8 +65,7 @@ async def extract_documents(
 
 
 def check_extractor(folder: Path, component: Component, constrain: bool = False) -> None:
-    """Note which extractor a knowledge base is made with, held to its grammar or not; refuse
-    another one.
+    """Note the extractor of a knowledge base, held to its grammar or not; refuse another one.
 
     Raises:
         KnowledgeBaseError: naming both.

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from inference.engines.adapters import T2T_ADAPTER
+from inference.engines.contract import T2T_ADAPTER
 from inference.indexes.extraction import TripleExtractor
 from inference.indexes.growing import read_each
 from inference.indexes.propositions.index import PropositionIndex

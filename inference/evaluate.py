@@ -11,13 +11,13 @@ from pathlib import Path
 from common.commands import command_parser
 from common.shards import shard
 from common.tables import emit_json
-from inference.loops.registry import LOOPS
 from inference.opening.arguments import (
     add_searched_corpus,
     command,
     configure_logging,
     positive_int,
 )
+from inference.opening.loop import LOOPS
 from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.runs.evaluation import Evaluation, run_evaluation
 from inference.runs.scores import show, show_shard

@@ -17,17 +17,15 @@ from pathlib import Path
 
 from common.commands import command_parser
 from common.tables import emit_json
-from evaluation.compare import compare_all, show
-from evaluation.compare_tables import draw, markdown
+from evaluation.compare import compare_all, draw, markdown, show
 from evaluation.runs import Run, TraceError, read_run
-from inference.loops.registry import LOOPS
 from inference.opening.arguments import (
     add_searched_corpus,
     command,
     configure_logging,
     positive_int,
 )
-from inference.opening.loop import LoopComponents, engine_of, read_components
+from inference.opening.loop import LOOPS, LoopComponents, engine_of, read_components
 from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.runs.evaluation import Evaluation, read_questions, run_evaluation
 from inference.runs.log import SETTINGS_FILE, EvaluationLogError

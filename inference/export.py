@@ -16,15 +16,18 @@ from typing import Any
 from common.commands import command_parser
 from common.files import atomic_directory
 from common.tables import emit_json, print_table
-from inference.engines.prefix import write_prefix
-from inference.exports.models import ExportError, write_adapter, write_graph_encoder, write_merged
-from inference.exports.verify import (
+from inference.exports.targets import (
     TARGETS,
+    ExportError,
     Target,
     Verified,
     check_out,
     check_target,
     verify_export,
+    write_adapter,
+    write_graph_encoder,
+    write_merged,
+    write_prefix,
 )
 from inference.opening.arguments import command, configure_logging
 from inference.opening.components import Component

@@ -16,7 +16,7 @@ from pathlib import Path
 from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.component_scores import score_triples
-from inference.engines.adapters import READER_ADAPTER, T2T_ADAPTER
+from inference.engines.contract import READER_ADAPTER, T2T_ADAPTER
 from inference.indexes.extraction import TripleExtractor
 from inference.indexes.growing import read_each
 from inference.loops.kind import LoopOptions, ReadingOptions

@@ -7,15 +7,18 @@ with --questions condition alignment, scored from 1 to 5 by a language model.
 import argparse
 import asyncio
 import random
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import Any
 
 from common.commands import command_parser
 from common.tables import emit_json, print_table
 from evaluation.conditions import is_intact, is_supported
 from evaluation.significance import bootstrap_interval
-from inference.engines.contract import Engine
+from inference.engines.contract import Engine, Request, Sampling
 from inference.indexes.knowledge_base.store import LOG_FILE, KnowledgeBaseError, Output, OutputLog
 from inference.opening.arguments import (
     add_engine_arguments,
@@ -25,10 +28,86 @@ from inference.opening.arguments import (
     positive_int,
 )
 from inference.opening.engine import build_engine
-from inference.runs.triplet_judge import Judged, alignment_prompt, faithfulness_prompt, judge
-from models.formats.conditions import ConditionTriplet, parse_conditions
+from models.formats.conditions import ConditionTriplet, format_condition, parse_conditions
+from models.formats.planning import one_line
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, read_records
+
+FAITHFULNESS = """\
+You judge how well a triplet keeps to its source passage. [C] is the condition, [P] the proof and \
+[R] the conclusion.
+5: proof and conclusion are wholly supported by the passage. 3: partly supported. 1: not supported.
+Answer with one digit from 1 to 5 and nothing else.
+
+Passage: {passage}
+Triplet: {triplet}
+Score:"""
+ALIGNMENT = """\
+You judge how well a triplet's condition [C] serves to find the triplet for a question.
+5: the condition names exactly what the question needs. 3: it is related. 1: it has nothing to do \
+with the question.
+Answer with one digit from 1 to 5 and nothing else.
+
+Passage: {passage}
+Triplet: {triplet}
+Question: {question}
+Score:"""
+# All inputs are cut alike, so that no length is preferred.
+MAX_PASSAGE_CHARACTERS = 2000
+MAX_TRIPLET_CHARACTERS = 800
+_DIGIT = re.compile(r"(?<!\d)[1-5](?!\d)")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Scores of one metric; `unreadable` counts replies without a digit from 1 to 5."""
+
+    scores: list[int]
+    unreadable: int
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over the readable scores; None without one."""
+        return fmean(self.scores) if self.scores else None
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation over instances, as Table V gives it; None without a score."""
+        return pstdev(self.scores) if self.scores else None
+
+
+def faithfulness_prompt(passage: str, triplet: ConditionTriplet) -> str:
+    """Return what the judge reads of a passage and a triplet made from it."""
+    return FAITHFULNESS.format(**_shown(passage, triplet))
+
+
+def alignment_prompt(passage: str, triplet: ConditionTriplet, question: str) -> str:
+    """Return the same with the question that the condition should match."""
+    return ALIGNMENT.format(**_shown(passage, triplet), question=one_line(question))
+
+
+def _shown(passage: str, triplet: ConditionTriplet) -> dict[str, str]:
+    return {
+        "passage": one_line(passage)[:MAX_PASSAGE_CHARACTERS],
+        "triplet": format_condition(triplet)[:MAX_TRIPLET_CHARACTERS],
+    }
+
+
+async def judge(engine: Engine, prompts: Sequence[str]) -> Judged:
+    """Score prompts by one digit from 1 to 5, all at once and greedily (Tri-RAG §IV-D).
+
+    Raises EngineError. A reply that holds no digit from 1 to 5 is counted, not guessed.
+    """
+    requests = [
+        Request(
+            messages=({"role": "user", "content": prompt},), sampling=Sampling(max_new_tokens=4)
+        )
+        for prompt in prompts
+    ]
+    replies = await engine.generate(requests)
+    found = [_DIGIT.search(reply.text) for reply in replies]
+    scores = [int(match[0]) for match in found if match]
+    return Judged(scores, len(found) - len(scores))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,9 +153,7 @@ def questions_of(records: Sequence[QuestionRecord]) -> dict[str, str]:
 async def judge_figures(
     engine: Engine, outputs: Sequence[Output], questions: dict[str, str], sample: int, seed: int
 ) -> dict[str, Any]:
-    """Return the faithfulness of sampled triplets, and alignment of those whose document a question
-    needs.
-    """
+    """Return faithfulness of sampled triplets, and alignment where a question needs a document."""
     units: list[tuple[Output, ConditionTriplet]] = [
         (output, triplet)
         for output in outputs

@@ -118,8 +118,7 @@ class ChoiceMarker:
 def mark(
     records: Iterable[QuestionRecord], marker: ChoiceMarker, sizes: list[tuple[int, int]]
 ) -> Iterator[OfferedChoice]:
-    """Yield the choices of all questions; `sizes` takes in how many names each has, and how many
-    right.
+    """Yield all questions' choices; `sizes` takes how many names each has, and how many right.
 
     Raises HierarchyError after the last question where there is none.
     """
@@ -136,9 +135,7 @@ def mark(
 
 
 def read_supported(path: Path, limit: int | None) -> list[QuestionRecord]:
-    """Return the first `limit` questions. Raises RecordError where none has a supporting fact's
-    text.
-    """
+    """Return the first `limit` questions. Raises RecordError without a supporting fact's text."""
     records = read_questions(path, limit)
     if not any(map(supporting_sentences, records)):
         problem = f"none of {len(records)} questions has one whose text is in its 'context'"

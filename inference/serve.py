@@ -20,8 +20,8 @@ from typing import Any
 
 from common.commands import command_parser
 from common.tables import emit_json, print_table
-from inference.engines.adapters import DEFAULT_CHECKPOINTS
 from inference.engines.component_loader import first_backbone
+from inference.engines.contract import DEFAULT_CHECKPOINTS
 from inference.opening.arguments import (
     add_engine_arguments,
     command,

@@ -152,9 +152,7 @@ def table_rows(figures: Mapping[str, Mapping[str, Any]]) -> list[list[Any]]:
 def ratio_rows(
     found: Mapping[str, float | None], spread: Mapping[str, Mapping[str, float] | None]
 ) -> list[list[Any]]:
-    """Return a row for each comparison: its figure, least and greatest of a round, and what was
-    given.
-    """
+    """Return a row a comparison: its figure, least and greatest of a round, and what was given."""
     rows = []
     for name, pair in COMPARISONS.items():
         ends = spread[name] or {}

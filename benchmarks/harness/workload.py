@@ -203,8 +203,7 @@ def model_config(settings: StepSettings, feature_dim: int, graph: bool = True) -
 
 
 def summary(workload: Workload) -> dict[str, float]:
-    """Return how long the prompts are, how many graphs come with them, and what tokenising them
-    takes.
+    """Return the length of prompts, the number of their graphs, and the cost of tokenising.
 
     Peers tokenise in the step and ours before the training, so that its seconds are theirs alone.
     """

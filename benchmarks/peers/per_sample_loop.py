@@ -65,9 +65,7 @@ class PerSampleLoopStep:
         return torch.cat([*start, self._graph_token(index), text], dim=0)
 
     def _graph_token(self, index: int) -> Tensor:
-        """Return token [1, d] of one sample: every sub-graph encoded on its own, then their
-        mean.
-        """
+        """Return one sample's token [1, d]: the mean of its sub-graphs, each encoded on its own."""
         encoder = self.module.graph_encoder
         assert encoder is not None
         graphs = [encode_one(encoder, *tensors) for tensors in self.graphs[index]]

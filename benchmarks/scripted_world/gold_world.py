@@ -236,9 +236,7 @@ def answer_from(record: QuestionRecord, facts: Iterable[Triple]) -> str | None:
 
 
 def fits(clue: QueryTriplet, fact: Triple) -> bool:
-    """Return whether a fact says something about a clue: its known fields are the clue's, case
-    aside.
-    """
+    """Return whether a fact has a clue's known fields, case aside."""
     pairs = list(zip(clue.fields, (fact.subject, fact.predicate, fact.object), strict=True))
     values: dict[str, str] = {}
     return all(

@@ -21,9 +21,8 @@ from inference.indexes.hierarchy.index import HierarchyIndex
 from inference.indexes.hierarchy.kinds import KindTopics
 from inference.indexes.hierarchy.store import HierarchyStore
 from inference.indexes.knowledge_base.store import KnowledgeBase, Output, extend
-from inference.indexes.propositions.index import PropositionIndex
+from inference.indexes.propositions.index import PropositionIndex, PropositionSearch
 from inference.indexes.propositions.parts import Document
-from inference.indexes.propositions.search import PropositionSearch
 from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings
 from inference.loops.model import GraphReader, ModelSteps, chat_input
 from inference.loops.ras import RasLoop, RasSettings

@@ -43,15 +43,13 @@ def depth(record: QuestionRecord) -> int:
 
 
 def ras_calls(trace: Trace, most_rounds: int) -> int:
-    """RAS §3: a plan before each retrieval and one that ends them, unless the rounds are over;
-    the answer."""
+    """Return RAS §3's: a plan a retrieval, one to end before the rounds do, and the answer."""
     plans = 1 + min(len(trace.steps), most_rounds - 1)
     return plans + 1
 
 
 def tri_rag_calls(trace: Trace, most_rounds: int) -> int:
-    """Tri-RAG's Algorithm 2 retrieves at once; then a plan after each round but the last; the
-    answer."""
+    """Return Tri-RAG's Algorithm 2: a plan after each round but the last, and the answer."""
     return min(len(trace.steps), most_rounds - 1) + 1
 
 
@@ -69,8 +67,7 @@ def th_rag_calls(trace: Trace, graph: TopicGraph, least_subtopics: int) -> int:
 
 
 def trig_nav_calls(trace: Trace) -> int:
-    """Trig-Nav §3: recall and judge; one a sub-question, one a triple; the answer, unless nothing
-    was solved."""
+    """Return Trig-Nav §3's: recall, judge, one a sub-question and triple, the answer if solved."""
     first, *steps = trace.steps
     if first.decision == "enough":
         return 3
@@ -92,8 +89,7 @@ def calls_of(name: str, settings: Settings, graph: TopicGraph | None) -> Callabl
 
 
 def rounds_fit(name: str, record: QuestionRecord, trace: Trace) -> bool:
-    """Return whether a loop that a perfect model drives took no more rounds than its questions
-    need.
+    """Return whether a loop with a perfect model took no more rounds than its question needs.
 
     T²RAG's are exactly the facts in a row. RAS and Tri-RAG search for the question itself first,
     and then for one missing fact a round. TH-RAG has one round. Trig-Nav solves a chain a triple a
@@ -163,8 +159,7 @@ class Conditions:
 async def answer_all(
     name: str, settings: Settings, given: Conditions, reach: Sequence[bool]
 ) -> tuple[list[Answered], dict[str, Any]]:
-    """Return the index the world and answer its questions; also what `summarise` cannot see in the
-    answers.
+    """Index a world and answer its questions; return also what `summarise` cannot see there.
 
     The same model indexes and answers, so its errors are in the index too. reach: of
     `reach.questions_in_reach`, known before any question is asked.
@@ -200,10 +195,9 @@ def _outcome(record: QuestionRecord, trace: Trace, last: dict[str, bool]) -> str
 
 
 def summarise(done: Sequence[Answered]) -> dict[str, Any]:
-    """Return figures of the answers: EM with its interval, outcomes, calls and rounds, all by hops
-    too.
-    """
+    """Return EM with its interval, outcomes, calls and rounds of the answers, by hops too."""
     outcomes = Counter(item.outcome for item in done)
+    all_hops = sorted({len(item.record.evidences) for item in done})
     reached = [item.right for item in done if item.in_reach]
     return {
         "n": len(done),
@@ -215,12 +209,8 @@ def summarise(done: Sequence[Answered]) -> dict[str, Any]:
         "exceptions": sum(item.trace.error is not None for item in done),
         "llm_calls": mean(item.trace.bill.llm_calls for item in done),
         "rounds": mean(len(item.trace.steps) for item in done),
-        "by_hops": {str(hops): _of_hops(done, hops) for hops in _hops(done)},
+        "by_hops": {str(hops): _of_hops(done, hops) for hops in all_hops},
     }
-
-
-def _hops(done: Sequence[Answered]) -> list[int]:
-    return sorted({len(item.record.evidences) for item in done})
 
 
 def _of_hops(done: Sequence[Answered], hops: int) -> dict[str, Any]:

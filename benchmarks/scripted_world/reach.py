@@ -44,8 +44,7 @@ async def questions_in_reach(
 
 
 def has_conditions(record: QuestionRecord, most: int) -> bool:
-    """Return whether Tri-RAG's searches can name a condition of each fact that the question rests
-    on.
+    """Return whether Tri-RAG's searches can name a condition of each fact of the question.
 
     A condition names what its claim is about. So each fact must be about a name that stands in the
     question or is the object of a fact found before, and there may be no more of them than the
@@ -86,8 +85,7 @@ async def _gold_hierarchy(given: Conditions, folder: Path) -> HierarchyIndex:
 
 
 async def th_rag_reach(given: Conditions, folder: Path) -> list[dict[str, Any]]:
-    """Return the shares of the questions all of whose facts TH-RAG retrieves, one row a ranking and
-    K_1.
+    """Return the shares of questions all of whose facts TH-RAG retrieves, by ranking and K_1.
 
     All sentences are searched, which is what a model's choice of the right topics can only narrow;
     K_2 is the loop's. folder: for the hierarchy.

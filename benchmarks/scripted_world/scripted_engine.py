@@ -9,18 +9,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from inference.engines.contract import Completion, Health, Request, Sampling
-from inference.loops.model import ReaderInput
-from inference.retrieval.passages import Hit, Passage
+from inference.engines.contract import Completion, Health, Request
 from models.files.sentence_encoder import (
     FloatArray,
     HashEncoder,
     SentenceEncoder,
     load_sentence_encoder,
 )
-from models.formats.planning import History
-from models.formats.prompts import answer_prompt, plan_prompt
-from models.formats.records import Task
 
 Script = Callable[[Request], str]
 _OPPOSITES = {
@@ -34,8 +29,7 @@ WIDE_HASH = "wide-hash"
 
 
 def prompt_text(request: Request, decode: Callable[[list[int]], str] | None = None) -> str:
-    """Return what a request asks, as text: its prompt, its messages one after the other, or its
-    ids.
+    """Return what a request asks, as text: of its prompt, its messages or its ids.
 
     decode: turns ids into text; needed for requests that are ids.
     """
@@ -101,26 +95,6 @@ class ScriptedEngine:
     def count_tokens(self, text: str) -> int:
         """Return words."""
         return len(text.split())
-
-
-def text_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
-    """Return the prompt as plain text, for scripts that read it."""
-    prompt = plan_prompt(history) if task == "plan" else answer_prompt(history)
-    return ReaderInput(Request(prompt=prompt, sampling=sampling))
-
-
-class TitleRetriever:
-    """Finds the passages whose title stands in the query, in corpus order."""
-
-    def __init__(self, passages: Sequence[Passage]) -> None:
-        self.passages = passages
-        self.queries: list[str] = []
-
-    def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
-        """Return the hits by title."""
-        self.queries += queries
-        found = [[p for p in self.passages if p.title in query][:top_k] for query in queries]
-        return [[Hit(passage, 1.0) for passage in passages] for passages in found]
 
 
 class Spoiler:

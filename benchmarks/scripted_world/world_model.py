@@ -153,8 +153,7 @@ class WorldModel:
         return format_resolution(fill(clue, self.world.stated(prompt)))
 
     def resolve_clues(self, prompt: str) -> str:
-        """Return the searchable clues as the context fills them, and the fuzzy ones one step
-        further.
+        """Return searchable clues as the context fills them, and fuzzy ones one step further.
 
         As the instruction says, a fuzzy clue becomes searchable and no more in one call.
         """
@@ -214,9 +213,7 @@ class WorldModel:
         return f"I need one more fact.\nAction: Search[{unanswered(record, facts)[0]}]"
 
     def follow_up(self, prompt: str) -> str:
-        """Return the sub-question of the first fact that no intermediate answer tells, or the
-        answer.
-        """
+        """Return the first sub-question that has no intermediate answer, or the final answer."""
         record = self.record(prompt)
         asked = labelled(prompt, "Follow up")
         answers = labelled(prompt, "Intermediate answer")
@@ -246,9 +243,7 @@ class WorldModel:
 
 
 def missing(record: QuestionRecord, facts: Collection[Triple]) -> list[QueryTriplet]:
-    """Return a question's open triplets that no fact resolves, with what the others found filled
-    in.
-    """
+    """Return a question's triplets that no fact resolves, filled with what the others found."""
     steps = steps_of(record)
     known = [step for step in steps if fill(step.found, facts) is not None]
     values = {

@@ -13,10 +13,13 @@ import torch
 from benchmarks.harness.settings import FiledSettings
 from common.commands import command_parser
 from common.tables import emit_json
-from inference.engines.adapters import T2T_ADAPTER
-from inference.engines.contract import Completion, Constraint, Engine, Request
-from inference.engines.vllm.process import CPU_WORKER, main_module_hidden, set_environment
-from inference.engines.vllm.settings import VLLMSettings
+from inference.engines.contract import T2T_ADAPTER, Completion, Constraint, Engine, Request
+from inference.engines.vllm.process import (
+    CPU_WORKER,
+    VLLMSettings,
+    main_module_hidden,
+    set_environment,
+)
 from inference.opening.components import Component, triples_requests
 from inference.retrieval.passages import Passage, load_corpus
 from models.files.backbone import resolve_backbone
@@ -111,9 +114,7 @@ class Written(NamedTuple):
 
 
 def figures_of(outputs: Sequence[Written], seconds: float) -> dict[str, float]:
-    """Return speeds, and how many outputs parse: nothing malformed but, of one that was cut, its
-    end.
-    """
+    """Return speeds, and how many outputs parse, the end of one that was cut aside."""
     parsed = [parse_triples(output.text) for output in outputs]
     readable = [p.malformed <= output.cut for p, output in zip(parsed, outputs, strict=True)]
     return {
@@ -210,9 +211,7 @@ def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
 
 
 def resident_memory() -> int:
-    """Return the bytes that this process and all its children hold now; pages that they share count
-    twice.
-    """
+    """Return the bytes that this process and its children hold, shared pages counted twice."""
     this = psutil.Process()
     return sum(process.memory_info().rss for process in (this, *this.children(recursive=True)))
 

@@ -126,9 +126,7 @@ def compare(ours: Outcome, loop: Outcome) -> Parity:
 
 
 def _gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
-    """Return gradients of what trains; zero where the loss does not reach, as without a
-    gradient.
-    """
+    """Return the gradients of what trains; zero where the loss does not reach."""
     module.zero_grad()
     loss.backward()
     return {

@@ -26,8 +26,7 @@ def random_ids(settings: PromptSettings, vocabulary: int) -> torch.Tensor:
 
 
 def parity(settings: PromptSettings) -> dict[str, float]:
-    """Return the difference of loss, and of gradient relative to its norm, between ours and the
-    literal form.
+    """Return the difference of loss and, relative to its norm, of gradient to the literal form.
 
     In float64, as far as the backbone's own float32 islands allow.
     """
@@ -50,9 +49,7 @@ def parity(settings: PromptSettings) -> dict[str, float]:
 
 
 def measure(name: str, settings: PromptSettings) -> dict[str, Any]:
-    """Return the seconds of each optimizer step after one warm-up step, and the peak of resident
-    memory.
-    """
+    """Return the seconds of each optimizer step after a warm-up step, and the peak memory."""
     step = build(name, settings)
     parameters = [p for p in step.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE)

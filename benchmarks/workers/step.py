@@ -4,6 +4,7 @@ train_step.py starts it: python -m benchmarks.workers.step FOLDER {prepare,parit
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,44 @@ from typing import Any
 import torch
 
 from benchmarks.harness.processes import peak_bytes
-from benchmarks.harness.settings import CONTESTANTS, Contestant, StepModel, StepSettings
-from benchmarks.harness.workload import Workload, read_workload, summary, write_workload
+from benchmarks.harness.settings import CONTESTANTS, Contestant, Forward, StepModel, StepSettings
+from benchmarks.harness.workload import (
+    Workload,
+    model_config,
+    read_workload,
+    summary,
+    write_workload,
+)
 from common.commands import command_parser
 from common.tables import emit_json
+from models.files.backbone import load_backbone
+from models.parts.adapters import add_lora
+from training.recipe.samples import Collator
 
 LEARNING_RATE = 1e-4
+
+
+class BareLanguageModelStep:
+    """The backbone alone: transformers and PEFT on the same token ids, without a graph."""
+
+    def __init__(self, workload: Workload, settings: StepSettings, dtype: str) -> None:
+        config = model_config(settings, workload.features.shape[1])
+        self.module = add_lora(
+            load_backbone(settings.backbone, dtype),
+            config.lora_rank,
+            config.lora_alpha,
+            config.lora_dropout,
+            config.lora_targets,
+            settings.backbone,
+        ).train()
+        self.workload = workload
+        self.collate = Collator(int(workload.tokenizer.pad_token_id))
+
+    def forward(self, batch: Sequence[int]) -> Forward:
+        """Return the loss as transformers computes it, over the logits of every position."""
+        inputs = self.collate([self.workload.samples[index] for index in batch])
+        del inputs["sample_ids"]
+        return Forward(self.module(**inputs).loss, inputs["input_ids"].numel())
 
 
 def build_step(contestant: Contestant, workload: Workload, settings: StepSettings) -> StepModel:
@@ -40,9 +73,7 @@ def build_step(contestant: Contestant, workload: Workload, settings: StepSetting
 
 
 def measure(contestant: Contestant, workload: Workload, settings: StepSettings) -> dict[str, Any]:
-    """Return the seconds of each optimizer step after one warm-up step, and the peak of resident
-    memory.
-    """
+    """Return the seconds of each optimizer step after a warm-up step, and the peak memory."""
     step = build_step(contestant, workload, settings)
     parameters = [p for p in step.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE)

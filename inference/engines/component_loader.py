@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import torch
+from peft import PeftModel
 from transformers import PreTrainedTokenizerBase
 
 from common.names import did_you_mean
 from inference.engines.contract import InvalidRequestError
 from inference.engines.served import Served
 from models.condition_extractor import COMPONENT as TRI_RAG
-from models.condition_extractor import ConditionExtractorConfig
-from models.files.backbone import load_tokenizer
+from models.condition_extractor import ConditionExtractorConfig, load_prompt
+from models.files.backbone import backbone_id, load_backbone, load_tokenizer
 from models.files.checkpoint import NotACheckpointError, check_backbone, read_component_config
 from models.files.sentence_encoder import load_sentence_encoder
 from models.files.text_table import TextFeatures
@@ -23,6 +25,8 @@ from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import GraphLLMConfig, load_graph_encoder
 from models.helper import COMPONENT as HELPER
 from models.helper import HelperConfig
+from models.parts.deep_prompt import DeepPrompt
+from models.parts.prefix_tuning import as_prefix
 from models.text_to_triples import COMPONENT as TEXT_TO_TRIPLES
 from models.text_to_triples import MODEL_FOLDER, TextToTriplesConfig
 
@@ -145,3 +149,37 @@ def first_backbone(folders: Mapping[str, Path]) -> str:
     configs = [read_component_config(folder) for folder in folders.values()]
     configs.sort(key=lambda config: config.get("component") == TEXT_TO_TRIPLES)
     return str(configs[0]["backbone"])
+
+
+@torch.no_grad()
+def prefix_states(
+    folder: Path, config: Mapping[str, Any], adapter: Path | None = None
+) -> torch.Tensor:
+    """Return the prefix [n, 2 x layers, G, D] in float32 that a component's prompt amounts to.
+
+    Its keys and values stand in front of every layer, at positions 0 to n - 1; real tokens follow
+    from n, in our vLLM connector as in PEFT.
+
+    adapter: folder of a LoRA adapter that is on while the keys and values are made.
+
+    Raises:
+        BackboneMismatchError: the backbone's name now means another model.
+        UnsupportedBackboneError: a soft prompt that some layers do not have.
+    """
+    settings = ConditionExtractorConfig.from_dict(config, folder)
+    backbone = load_backbone(settings.backbone, "float32", settings.backbone_revision)
+    check_backbone(config, backbone_id(backbone), folder)
+    if adapter is not None:
+        PeftModel.from_pretrained(backbone, str(adapter))
+    prompt = load_prompt(folder, settings, backbone)
+    assert prompt is not None
+    return as_prefix(prompt, backbone) if isinstance(prompt, DeepPrompt) else prompt.embeddings
+
+
+def layer_tensors(prefix: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return a prefix [n, 2 x layers, G, D] as one pair of tensors [n, G, D] a layer."""
+    columns = prefix.detach().unbind(dim=1)
+    return {
+        f"{'kv'[column % 2]}.{column // 2}": states.contiguous()
+        for column, states in enumerate(columns)
+    }

@@ -1,10 +1,11 @@
-"""The contract of every engine: options, requests, completions and errors."""
+"""The contract of every engine: options, requests, completions, errors, and names of components."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from common.errors import UserError
 from models.formats.triples import Triple
@@ -14,6 +15,17 @@ if TYPE_CHECKING:  # an engine over a remote API needs neither torch nor graphs
     from models.parts.graph import Subgraph
 
 SubgraphInput: TypeAlias = "Subgraph | tuple[Triple, ...]"
+RAS_ADAPTER = "ras"
+T2T_ADAPTER = "t2t"
+EXTRACTOR_ADAPTER = "tri_rag"
+READER_ADAPTER: Final = "read"
+SHIPPED = Path(__file__).resolve().parents[2] / "checkpoints"
+DEFAULT_CHECKPOINTS = {
+    RAS_ADAPTER: SHIPPED / "ras_smollm2",
+    T2T_ADAPTER: SHIPPED / "t2t_smollm2",
+    EXTRACTOR_ADAPTER: SHIPPED / "tri_rag_smollm2",
+    READER_ADAPTER: SHIPPED / "read_smollm2",
+}
 
 
 class EngineError(UserError, RuntimeError):

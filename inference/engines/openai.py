@@ -41,8 +41,7 @@ LOCAL_KEY = "none"
 
 
 def endpoint_error(error: openai.OpenAIError, where: str, key: str | None) -> EngineError:
-    """Return the error of a request to `where` (model and address): will it pass, whose fault is
-    it.
+    """Return the error of a request to `where` (model and address): whose fault, and if it passes.
 
     An endpoint may say the key that it refuses; the message does not.
     """
@@ -138,9 +137,7 @@ class OpenAIEngine:
         )
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return one completion a request, in order; raises EngineError with the endpoint's
-        reason.
-        """
+        """Return one completion a request, in order. Raises EngineError with its reason."""
         if self.closed:
             raise EngineClosedError("the engine is closed")
         for request in requests:

@@ -42,9 +42,7 @@ def start_ids(tokenizer: PreTrainedTokenizerBase, graph_token: bool) -> list[int
 def text_ids(
     tokenizer: PreTrainedTokenizerBase, text: str, split_special_tokens: bool = False
 ) -> list[int]:
-    """Return ids of a text alone; `split_special_tokens` reads the name of a special token as
-    text.
-    """
+    """Return the ids of a text; `split_special_tokens` reads a special token's name as text."""
     encoded = tokenizer(
         text,
         add_special_tokens=False,

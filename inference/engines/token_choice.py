@@ -39,9 +39,7 @@ def output_text(
 
 
 def compiled(constraint: Constraint) -> str:
-    """Return the constraint as llguidance takes it. Raises InvalidRequestError: a schema not in
-    JSON.
-    """
+    """Return the constraint for llguidance. Raises InvalidRequestError for a schema not in JSON."""
     if constraint.regex is not None:
         return LLMatcher.grammar_from_regex(constraint.regex)
     if constraint.grammar is not None:

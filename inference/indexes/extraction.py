@@ -1,6 +1,7 @@
-"""Triples of passages by the text-to-triples model, no passage ever read twice (RAS eq. 3)."""
+"""Triples of passages, all or what answers a subquery; nothing is read twice (RAS eq. 3)."""
 
 import asyncio
+import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,11 @@ from typing import Protocol, TypeVar
 from common.errors import UserError
 from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.retrieval.passages import Passage
-from models.formats.passages import passage_key
+from models.facts.subqueries import answered_triple, asked_relation
+from models.formats.grammars import reading_grammar
+from models.formats.passages import AskedPassage, passage_key
+from models.formats.prompts import passage_text
+from models.formats.reading import parse_reading, reading_prompt
 from models.formats.triples import Triple, parse_triples
 
 _SCHEMA = """
@@ -142,9 +147,7 @@ class Payer(Protocol):
 
 
 class TripleExtractor:
-    """Extracts all facts of passages through an engine and a cache; concurrent calls share one
-    request a passage.
-    """
+    """Extracts all facts of passages; concurrent calls share one request a passage."""
 
     def __init__(self, engine: Engine, make_request: RequestMaker, cache: TripleCache) -> None:
         """`make_request` turns a passage into the engine's request, prompt and adapter set."""
@@ -212,3 +215,108 @@ class TripleExtractor:
         triples, malformed = self.read(completion, passage, subquery)
         self.cache.put({key: (triples, malformed)})
         return triples
+
+
+class Extractor(Protocol):
+    """Whatever gives the triples of passages."""
+
+    async def extract(
+        self, passages: Sequence[Passage], payer: Payer | None = None, subquery: str = ""
+    ) -> list[list[Triple]]:
+        """Return the triples of each passage, in order, see `TripleExtractor.extract`."""
+        ...
+
+    def close(self) -> None:
+        """Release the files of what was extracted before."""
+        ...
+
+    def forget(self) -> None:
+        """Put an empty cache in memory in the place of what was extracted before."""
+        ...
+
+
+class FocusedExtractor(TripleExtractor):
+    """Extracts what answers a subquery, or leads there; nothing where a passage does not tell.
+
+    The model writes a span of the passage, which the constraint holds it to, and the subquery gives
+    subject and predicate (`answered_triple`).
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        make_prompt_request: Callable[[str], Request],
+        cache: TripleCache,
+        grounded: bool = True,
+    ) -> None:
+        """make_prompt_request: of a `reading_prompt`. grounded: hold answers to the passage's
+        words; a remote engine cannot.
+        """
+        super().__init__(engine, self._unfocused, cache)
+        self.make_prompt_request = make_prompt_request
+        self.grounded = grounded
+        self.with_logprobs = False
+
+    @staticmethod
+    def _unfocused(passage: Passage) -> Request:
+        raise TypeError("a focused extractor reads a passage with a subquery alone")
+
+    async def extract(
+        self, passages: Sequence[Passage], payer: Payer | None = None, subquery: str = ""
+    ) -> list[list[Triple]]:
+        """Return the triples of each passage; none, and no call, for an empty subquery."""
+        if not subquery.strip():
+            return [[] for _ in passages]
+        return await super().extract(passages, payer, subquery.strip())
+
+    def key(self, passage: Passage, subquery: str) -> str:
+        """Return the sha256 of the subquery and the passage's text."""
+        return hashlib.sha256(AskedPassage(subquery, passage).key.encode()).hexdigest()
+
+    def request(self, passage: Passage, subquery: str) -> Request:
+        """Return the request to read a passage."""
+        text = passage_text(passage.title, passage.text)
+        request = self.make_prompt_request(reading_prompt(subquery, text))
+        sampling = replace(request.sampling, logprobs=self.with_logprobs)
+        constraint = Constraint(grammar=reading_grammar(text)) if self.grounded else None
+        return replace(request, sampling=sampling, constraint=constraint)
+
+    def read(
+        self, completion: Completion, passage: Passage, subquery: str
+    ) -> tuple[list[Triple], int]:
+        """Return the triples of what was read, and how many pieces could not be."""
+        reading = parse_reading(completion.text)
+        asked = asked_relation(subquery)
+        about = asked[0].casefold() if asked else ""
+        # Nobody is their own father: who is asked about is no answer.
+        answers = [answer for answer in reading.answers if answer.casefold() != about]
+        answered = [answered_triple(subquery, a, passage.title) for a in answers]
+        return list(dict.fromkeys([*answered, *reading.facts])), reading.malformed
+
+
+class BothExtractors:
+    """What answers the subquery first, then all other facts of each passage."""
+
+    def __init__(self, focused: FocusedExtractor, unfocused: TripleExtractor) -> None:
+        self.focused = focused
+        self.unfocused = unfocused
+
+    async def extract(
+        self, passages: Sequence[Passage], payer: Payer | None = None, subquery: str = ""
+    ) -> list[list[Triple]]:
+        """Return the triples of each passage, each once."""
+        focused, unfocused = await asyncio.gather(
+            self.focused.extract(passages, payer, subquery),
+            self.unfocused.extract(passages, payer),
+        )
+        return [list(dict.fromkeys([*a, *b])) for a, b in zip(focused, unfocused, strict=True)]
+
+    def close(self) -> None:
+        """Release both caches."""
+        self.focused.close()
+        self.unfocused.close()
+
+    def forget(self) -> None:
+        """Empty both caches."""
+        self.focused.forget()
+        self.unfocused.forget()

@@ -85,9 +85,7 @@ class IrcotLoop:
         while query is not None:
             await self.steps.search(query, trace)
             query = await self._next_thought(thoughts, trace)
-        passages = distinct_passages(trace)
-        trace.answer = await self.steps.read(record.question, passages, trace)
-        return trace
+        return await self.steps.conclude(trace)
 
     async def _next_thought(self, thoughts: list[str], trace: Trace) -> str | None:
         """Return a thought to search with; None where it is time to answer."""
@@ -136,9 +134,7 @@ class ReactLoop:
                 break
             passages = await self.steps.search(action.argument, trace)
             turns.append(Turn(action.written, [passage_text(p.title, p.text) for p in passages]))
-        passages = distinct_passages(trace)
-        trace.answer = await self.steps.read(record.question, passages, trace)
-        return trace
+        return await self.steps.conclude(trace)
 
 
 class SelfAskLoop:
@@ -174,9 +170,7 @@ class SelfAskLoop:
             passages = await self.steps.search(following.text, trace)
             answer = await self.steps.read(following.text, passages, trace)
             answered.append((following.text, answer))
-        passages = distinct_passages(trace)
-        trace.answer = await self.steps.read(record.question, passages, trace)
-        return trace
+        return await self.steps.conclude(trace)
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,7 @@ def classify(segment: Sequence[QueryTriplet]) -> Knowledge:
 
 
 def in_solving_order(triplets: Sequence[QueryTriplet]) -> list[QueryTriplet]:
-    """Return the triples so that each has one unknown at most that none before it finds (eq. 6 and
-    7).
+    """Return the triples so that none has two unknowns that none before it finds (eq. 6 and 7).
 
     What cannot be ordered, as in a circle of unknowns, stands last.
     """
@@ -99,9 +98,7 @@ def unknowns(triplet: QueryTriplet, found: Collection[str] = ()) -> list[str]:
 
 
 def segments(triplets: Sequence[QueryTriplet]) -> list[list[QueryTriplet]]:
-    """Return the triples that share unknowns, together and in their order; each can be solved by
-    itself.
-    """
+    """Return the triples that share unknowns together, in order; each group is solved by itself."""
     groups: list[tuple[set[str], list[int]]] = []
     for place, triplet in enumerate(triplets):
         names = {name for name in unknowns(triplet) if name != ANONYMOUS}
@@ -258,9 +255,7 @@ class ChainSolver:
     async def _solve_group(
         self, group: Sequence[QueryTriplet], asked: _Asked
     ) -> list[QueryTriplet | None]:
-        """Return each triple as the evidence fills it (eq. 8); those of a group agree on their
-        unknown.
-        """
+        """Return each triple as evidence fills it (eq. 8); a group's agree on their unknown."""
         evidence = await self.evidence.gather(
             group, asked.text, asked.graph, asked.trace, asked.chain.notes
         )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from inference.indexes.focused import Extractor
+from inference.indexes.extraction import Extractor
 from inference.loops.model import search_passages
 from inference.loops.trace import Trace
 from inference.retrieval.passages import Passage, Retriever
@@ -62,9 +62,7 @@ class QuestionGraph:
         return sorted(about, key=lambda fact: -_shared(asked, fact.triple.predicate))
 
     def candidates(self, triplet: QueryTriplet) -> set[str]:
-        """Return the keys of what may stand in the one open end of a triplet, by an edge of its
-        relation.
-        """
+        """Return keys of what may stand in a triplet's one open end, by an edge of its relation."""
         found = set()
         relation = relation_words(triplet.predicate)
         for fact in self._facts.values():
@@ -170,9 +168,7 @@ class EvidenceGatherer:
         encoder: SentenceEncoder,
         settings: EvidenceSettings,
     ) -> None:
-        """encoder: compares texts where a name means several things, and facts where there are
-        more than fit.
-        """
+        """encoder: tells apart things of one name, and facts where there are more than fit."""
         self.retriever = retriever
         self.extractor = extractor
         self.encoder = encoder

@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 
 from common.errors import UserError
-from inference.engines.adapters import DEFAULT_CHECKPOINTS, RAS_ADAPTER, READER_ADAPTER, T2T_ADAPTER
-from inference.engines.contract import Engine, EngineOptions
-from inference.indexes.focused import Extractor
+from inference.engines.contract import (
+    DEFAULT_CHECKPOINTS,
+    RAS_ADAPTER,
+    READER_ADAPTER,
+    T2T_ADAPTER,
+    Engine,
+    EngineOptions,
+)
+from inference.indexes.extraction import Extractor
 from inference.loops.model import MAX_ANSWER_TOKENS, GraphReader, PromptRequest
 from inference.loops.trace import Loop
 from inference.retrieval.open_retriever import RetrieverKind, build_retriever

@@ -89,15 +89,13 @@ class ModelSteps:
 
         max_tokens: of the backbone; a helper has its own limit.
         """
-        request = self._request(step, instruction, prompt, max_tokens)
+        if step in self.helpers:
+            request = self.helpers[step](prompt)
+        else:
+            request = chat_request(f"{instruction}\n\n{prompt}", max_tokens)
         request = replace(request, constraint=constraint)
         [text] = await generate(self.engine, [request], step, trace)
         return text
-
-    def _request(self, step: str, instruction: str, prompt: str, max_tokens: int) -> Request:
-        if step in self.helpers:
-            return self.helpers[step](prompt)
-        return chat_request(f"{instruction}\n\n{prompt}", max_tokens)
 
 
 @dataclass(frozen=True)
@@ -231,6 +229,11 @@ class PassageSteps:
         if trace.steps:
             trace.steps[-1].decision = text
         return text
+
+    async def conclude(self, trace: Trace) -> Trace:
+        """Return the trace with the answer that is read from all passages found."""
+        trace.answer = await self.read(trace.question, distinct_passages(trace), trace)
+        return trace
 
     async def read(self, question: str, passages: Iterable[Passage], trace: Trace) -> str:
         """Return the answer to a question over the first of the passages."""

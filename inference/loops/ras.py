@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inference.engines.adapters import RAS_ADAPTER, T2T_ADAPTER
-from inference.indexes.focused import Extractor
+from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
+from inference.indexes.extraction import Extractor
 from inference.loops.kind import LoopKind, LoopParts, ReadingOptions
 from inference.loops.model import GraphReader, search_passages
 from inference.loops.trace import Citation, Trace, TraceStep

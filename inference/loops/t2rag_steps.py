@@ -1,15 +1,13 @@
-"""T²RAG's steps by a model: prompted as in the paper, or by trained helpers (T²RAG §4.3, App.
-F).
-"""
+"""T²RAG's steps: a model decomposes and resolves, and what it wrote is settled (§4.3, App. F)."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from inference.engines.contract import Engine, Request
-from inference.indexes.propositions.index import proposition_text
-from inference.indexes.propositions.search import Found
-from inference.loops.model import chat_request, generate
+from inference.engines.contract import Engine
+from inference.indexes.propositions.index import Found, proposition_text
+from inference.loops.model import PromptRequest, chat_request, generate
 from inference.loops.trace import Trace
 from models.formats.clues import (
     ResolutionInput,
@@ -17,18 +15,36 @@ from models.formats.clues import (
     prompted_decomposition,
     prompted_resolution,
 )
-from models.formats.conditions import claim
+from models.formats.conditions import claim, relation_words
 from models.formats.helpers import decompose_prompt, parse_resolution, resolve_prompt
 from models.formats.prompts import passage_text
 from models.formats.query_triplets import (
+    ANONYMOUS,
     QueryTriplet,
     TripletState,
+    bind,
+    filled_in,
+    format_query_triplet,
+    is_placeholder,
     parse_query_triplets,
 )
 
 MAX_DECOMPOSITION_TOKENS = 512
 MAX_RESOLUTION_TOKENS = 512
-MakeRequest = Callable[[str], Request]
+_NO_VALUE = re.compile(
+    r"\W*(?:unknown|unspecified|undisclosed|none|nothing|null|nil|n/?a|tbd|unresolved"
+    r"|not (?:\w+ )?(?:specified|mentioned|stated|given|known|available|provided|found)(?: .*)?"
+    r"|no (?:information|data|mention)(?: .*)?)\W*",
+    re.IGNORECASE,
+)
+_SMALL_WORDS = frozenset(
+    re.findall(r"\w+", "a an and at by did do for from has have in is it of on or the to was")
+)
+RESOLVED, SEARCHABLE, FUZZY = (
+    TripletState.RESOLVED,
+    TripletState.SEARCHABLE,
+    TripletState.FUZZY,
+)
 
 
 @dataclass(frozen=True)
@@ -39,9 +55,10 @@ class OpenQuestion:
     triplets: Sequence[QueryTriplet]
     found: Found
 
-    def in_state(self, state: TripletState) -> list[QueryTriplet]:
-        """Return the triplets in this state."""
-        return [triplet for triplet in self.triplets if triplet.state is state]
+
+def in_state(triplets: Iterable[QueryTriplet], *states: TripletState) -> list[QueryTriplet]:
+    """Return the triplets in one of these states, in their order."""
+    return [triplet for triplet in triplets if triplet.state in states]
 
 
 class Resolver(Protocol):
@@ -58,7 +75,7 @@ class Resolver(Protocol):
 class Decomposer:
     """Turns a question into query triplets with one call."""
 
-    def __init__(self, engine: Engine, make_request: MakeRequest | None = None) -> None:
+    def __init__(self, engine: Engine, make_request: PromptRequest | None = None) -> None:
         """make_request: of a trained helper; None prompts the backbone."""
         self.engine = engine
         self.make_request = make_request
@@ -87,9 +104,9 @@ class PromptedResolver:
         """Return what the model wrote, whole clues alone; the others are noted."""
         given = ResolutionInput(
             state.question,
-            state.in_state(TripletState.SEARCHABLE),
-            state.in_state(TripletState.FUZZY),
-            state.in_state(TripletState.RESOLVED),
+            in_state(state.triplets, SEARCHABLE),
+            in_state(state.triplets, FUZZY),
+            in_state(state.triplets, RESOLVED),
             [proposition_text(fact) for fact in state.found.facts],
             _texts(state.found) if self.show_passages else [],
         )
@@ -108,7 +125,7 @@ class HelperResolver:
     """Resolves each searchable triplet with a call of its own to a trained helper."""
 
     def __init__(
-        self, engine: Engine, make_request: MakeRequest, show_passages: bool = True
+        self, engine: Engine, make_request: PromptRequest, show_passages: bool = True
     ) -> None:
         """show_passages: False shows the propositions in their place, as sentences."""
         self.engine = engine
@@ -120,8 +137,8 @@ class HelperResolver:
 
         Fuzzy ones, which it was not trained on, are asked where nothing is searchable.
         """
-        searchable = state.in_state(TripletState.SEARCHABLE)
-        asked = searchable or state.in_state(TripletState.FUZZY)
+        searchable = in_state(state.triplets, SEARCHABLE)
+        asked = searchable or in_state(state.triplets, FUZZY)
         found = state.found
         shown = _texts(found) if self.show_passages else [claim(fact) for fact in found.facts]
         requests = [self.make_request(resolve_prompt(triplet, shown)) for triplet in asked]
@@ -135,3 +152,83 @@ class HelperResolver:
 
 def _texts(found: Found) -> list[str]:
     return [passage_text(passage.title, passage.text) for passage in found.passages]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Triplets after a round.
+
+    notes: of placeholders that were found to be two things, and of triplets that are resolved by
+    what was found for others alone, so that nothing was read that states them.
+    """
+
+    triplets: list[QueryTriplet]
+    notes: list[str] = field(default_factory=list)
+
+
+def settle(triplets: Sequence[QueryTriplet], written: Iterable[QueryTriplet]) -> Settled:
+    """Return what a model wrote put in the place of the open triplets that it fills.
+
+    What is found for `?name` is put into every triplet that holds it. A triplet that the model did
+    not write about stays as it was; what fills no open triplet is passed over, and so is a value
+    that says that there is none ("unknown"). Where the model found two values for one `?name`, the
+    two triplets keep a value each, and the others take the first.
+    """
+    filled = _assigned(triplets, list(written))
+    values: dict[str, str] = {}
+    notes = []
+    for place, result in sorted(filled.items()):
+        for name, value in zip(triplets[place].fields, result.fields, strict=True):
+            if name in (value, ANONYMOUS):
+                continue
+            first = values.setdefault(name.strip(), value)
+            if first.casefold() != value.casefold():
+                notes.append(f"{name} was found to be {first!r} and {value!r}: two things")
+    after = bind((filled.get(place, triplet) for place, triplet in enumerate(triplets)), values)
+    notes += [
+        f"not read but inferred: {format_query_triplet(result)}"
+        for place, result in enumerate(after)
+        if place not in filled and result != triplets[place] and not result.placeholders
+    ]
+    return Settled(list(dict.fromkeys(after)), notes)
+
+
+def _assigned(
+    triplets: Sequence[QueryTriplet], written: Sequence[QueryTriplet]
+) -> dict[int, QueryTriplet]:
+    """For the places of open triplets, what they become; each clue fills one triplet at most.
+
+    The closest predicates are matched first. A predicate in wholly other words is taken where the
+    triplet's subject or object is known and nothing else is left for it.
+    """
+    pairs = []
+    for number, clue in enumerate(written):
+        for place, triplet in enumerate(triplets):
+            result = filled_in(triplet, clue) if triplet.placeholders else None
+            if result is None or not _says_something(triplet, result):
+                continue
+            closeness = _closeness(triplet.predicate, clue.predicate)
+            all_open = is_placeholder(triplet.subject) and is_placeholder(triplet.object)
+            if closeness or not all_open:
+                left_open = len(result.placeholders)
+                pairs.append((-closeness, left_open, number, place, result))
+    taken: dict[int, QueryTriplet] = {}
+    used: set[int] = set()
+    for _, _, number, place, result in sorted(pairs, key=lambda pair: pair[:4]):
+        if place not in taken and number not in used:
+            taken[place] = result
+            used.add(number)
+    return taken
+
+
+def _closeness(asked: str, written: str) -> int:
+    """2: the same relation, or any is asked for; 1: a word in common; 0: other words."""
+    one, other = relation_words(asked), relation_words(written)
+    if is_placeholder(asked) or one == other:
+        return 2
+    return int(bool((set(one.split()) & set(other.split())) - _SMALL_WORDS))
+
+
+def _says_something(triplet: QueryTriplet, result: QueryTriplet) -> bool:
+    pairs = zip(triplet.fields, result.fields, strict=True)
+    return not any(_NO_VALUE.fullmatch(value) for field, value in pairs if field != value)

@@ -52,8 +52,7 @@ def fit_topic_evidence(
     budget: int,
     count_tokens: Callable[[str], int],
 ) -> tuple[str, int]:
-    """Return the context within a budget of tokens, and how many sentences and passages are left
-    out.
+    """Return the context within a budget of tokens, and how many pieces are left out.
 
     Facts stand as `subject | predicate | object`, each sentence behind its document's title. The
     best sentences come first, then the passages, best first; what would exceed the budget stops
@@ -151,9 +150,7 @@ class ThRagLoop:
         return trace
 
     async def _traverse(self, scored: ScoredQuestion, trace: Trace) -> list[int] | None:
-        """Return the chosen subtopics of all chosen topics (Algorithm 2, lines 3 to 9); None for
-        all.
-        """
+        """Return the subtopics of all chosen topics (Algorithm 2, lines 3 to 9); None for all."""
         if self.settings.traversal == "none":
             return None
         graph = self.index.graph
@@ -209,9 +206,7 @@ class ThRagLoop:
         return 2 * self.steps.engine.count_tokens(format_choice(choice.level, longest)) + 16
 
     async def _answer_from(self, evidence: Sequence[EvidenceSentence], trace: Trace) -> str:
-        """Return the backbone's answer over the primary context and its expansion (Algorithm 2,
-        13-14).
-        """
+        """Return the backbone's answer over the evidence and its passages (Algorithm 2, 13-14)."""
         settings, engine = self.settings, self.steps.engine
         expanded = trace.steps[-1].passages[: settings.passages]
         text, left_out = fit_topic_evidence(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from inference.engines.adapters import RAS_ADAPTER, T2T_ADAPTER
+from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
 from inference.loops.chain_solver import (
     ChainSolver,
     SolvedChain,
@@ -107,9 +107,7 @@ class TrigNavLoop:
         return trace
 
     async def _look_up(self, trace: Trace) -> tuple[list[Passage], list[Triple]]:
-        """Return what the model says it knows, and passages for the question and that: (X, R) of
-        §3.2.
-        """
+        """Return passages for the question and what the model knows, and that (§3.2's R, X)."""
         recalled: list[Triple] = []
         if self.settings.recall:
             text = await self.steps.ask(
@@ -119,7 +117,7 @@ class TrigNavLoop:
         queries = [trace.question, *(f"{t.subject} {t.predicate} {t.object}" for t in recalled)]
         found = await self.evidence.search(queries, trace)
         rankings = [[Hit(passage, 0.0) for passage in own] for own in found]
-        fused = reciprocal_rank_fusion(rankings, top_k=self.evidence.settings.top_k)
+        fused = reciprocal_rank_fusion(rankings, self.evidence.settings.top_k)
         passages = [hit.passage for hit in fused]
         trace.steps.append(TraceStep(trace.question, passages))
         return passages, recalled
@@ -152,9 +150,7 @@ class TrigNavLoop:
     async def _judge_by_helper(
         self, passages: Sequence[Passage], trace: Trace
     ) -> tuple[str, list[SubQuestion] | None]:
-        """Return a trained judge reads triples and writes those that are missing, with their
-        unknowns.
-        """
+        """Return a trained judge's text and sub-questions, from the triples of the passages."""
         known = await self._known_triples(passages, self.settings.max_known, trace)
         prompt = gap_prompt(trace.question, known)
         text = await self.steps.ask(JUDGE, "", prompt, trace, JUDGE_TOKENS)
@@ -167,9 +163,7 @@ class TrigNavLoop:
     async def _known_triples(
         self, passages: Sequence[Passage], most: int, trace: Trace
     ) -> list[Triple]:
-        """Return the triples of passages that share most with the question; the first step gets
-        them.
-        """
+        """Return the triples that share most with the question; the first step gets them."""
         found = await self.evidence.triples_of(passages, trace)
         triples = [triple for own in found for triple in own]
         chosen = select_triples(trace.question, trace.question, triples, most)
@@ -190,8 +184,7 @@ class TrigNavLoop:
     async def _answer_from(
         self, chains: Sequence[SolvedChain], passages: Sequence[Passage], trace: Trace
     ) -> str:
-        """Return the answer from the sub-questions' answers (eq. 9), and from what was judged as
-        known.
+        """Return the answer from the sub-answers (eq. 9) and from what was judged as known.
 
         passages: of the first search, in which the judge found that.
         """

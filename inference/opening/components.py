@@ -7,8 +7,13 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from inference.engines.adapters import EXTRACTOR_ADAPTER, RAS_ADAPTER, T2T_ADAPTER
-from inference.engines.contract import Request, Sampling
+from inference.engines.contract import (
+    EXTRACTOR_ADAPTER,
+    RAS_ADAPTER,
+    T2T_ADAPTER,
+    Request,
+    Sampling,
+)
 from inference.indexes.extraction import RequestMaker
 from inference.loops.model import InputMaker, ReaderInput, chat_request
 from inference.retrieval.passages import Passage
@@ -67,9 +72,7 @@ def triples_requests(component: Component) -> RequestMaker:
 
 
 def prompted_triples_request(passage: Passage) -> Request:
-    """Return a request for a passage's triples to a model that was not trained for it (RAS Fig.
-    19).
-    """
+    """Return a request for triples to a model that was not trained for them (RAS Fig. 19)."""
     prompt = triples_prompt(passage_text(passage.title, passage.text), few_shot=True)
     return chat_request(prompt, MAX_PROMPTED_TRIPLES_TOKENS)
 

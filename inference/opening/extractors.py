@@ -5,10 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.cache import cache_folder
-from inference.engines.adapters import DEFAULT_CHECKPOINTS, T2T_ADAPTER
-from inference.engines.contract import Engine, EngineOptions
-from inference.indexes.extraction import HELD, RequestMaker, TripleCache, TripleExtractor, held_to
-from inference.indexes.focused import BothExtractors, Extractor, FocusedExtractor
+from inference.engines.contract import DEFAULT_CHECKPOINTS, T2T_ADAPTER, Engine, EngineOptions
+from inference.indexes.extraction import (
+    HELD,
+    FocusedExtractor,
+    RequestMaker,
+    TripleCache,
+    TripleExtractor,
+    held_to,
+)
 from inference.indexes.hierarchy.build import Chunking
 from inference.indexes.hierarchy.extraction import (
     AdapterChunkExtractor,
@@ -17,7 +22,6 @@ from inference.indexes.hierarchy.extraction import (
 )
 from inference.indexes.hierarchy.kinds import KindTopics
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
-from inference.loops.kind import LoopOptions, ReadingOptions
 from inference.opening.components import (
     Component,
     helper_requests,
@@ -60,31 +64,6 @@ def open_extractor(
     return TripleExtractor(
         engine, make_request, TripleCache(path, extractor_name(component, constrain))
     )
-
-
-def open_loop_extractor(
-    engine: Engine,
-    options: LoopOptions,
-    unfocused: Component | str | None,
-    reader: Component | None,
-) -> Extractor | None:
-    """Return what reads a loop's passages as its options say; None for a loop that reads none.
-
-    unfocused: the text-to-triples component, or the name of what is prompted in its place; None
-    where the loop extracts no triples. reader: None prompts the backbone.
-    """
-    if unfocused is None:
-        return None
-    constrain, cache = options.engine.constrain, options.cache
-    extraction = options.extracts if isinstance(options, ReadingOptions) else "all"
-    if extraction == "all":
-        return open_extractor(engine, unfocused, cache, constrain)
-    # An endpoint takes no grammar.
-    grounded = options.engine.kind != "openai"
-    focused = open_focused_extractor(engine, reader or options.backbone, cache, grounded)
-    if extraction == "focused":
-        return focused
-    return BothExtractors(focused, open_extractor(engine, unfocused, cache, constrain))
 
 
 def open_focused_extractor(

@@ -1,19 +1,58 @@
-"""A loop by its name, with everything that it needs."""
+"""A loop by its name, with everything that it needs; a new loop is listed here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from inference.engines.adapters import RAS_ADAPTER, READER_ADAPTER, T2T_ADAPTER
-from inference.engines.contract import Engine, EngineOptions
-from inference.indexes.focused import Extractor
-from inference.loops.kind import LoopOptions, LoopParts
+from common.names import nearest
+from inference.engines.contract import (
+    RAS_ADAPTER,
+    READER_ADAPTER,
+    T2T_ADAPTER,
+    Engine,
+    EngineOptions,
+)
+from inference.indexes.extraction import BothExtractors, Extractor
+from inference.loops.baselines import IRCOT, NONE, REACT, SELF_ASK, SINGLE
+from inference.loops.kind import LoopKind, LoopOptions, LoopParts, OptionsError, ReadingOptions
 from inference.loops.model import GraphReader, chat_input
-from inference.loops.registry import loop_kind
+from inference.loops.ras import RAS, RAS_NO_PLANNING, RAS_STATIC
+from inference.loops.t2rag import T2RAG
+from inference.loops.th_rag import TH_RAG
 from inference.loops.trace import Loop
+from inference.loops.tri_rag import TRI_RAG
+from inference.loops.trig_nav import TRIG_NAV
 from inference.opening.components import Component, helper_requests, open_helper, reader_inputs
 from inference.opening.engine import build_engine
-from inference.opening.extractors import open_loop_extractor
+from inference.opening.extractors import open_extractor, open_focused_extractor
 from inference.retrieval.passages import Passage
+
+_KINDS: tuple[LoopKind[Any], ...] = (
+    NONE,
+    SINGLE,
+    RAS,
+    RAS_NO_PLANNING,
+    RAS_STATIC,
+    TRI_RAG,
+    T2RAG,
+    TH_RAG,
+    TRIG_NAV,
+    IRCOT,
+    REACT,
+    SELF_ASK,
+)
+LOOPS = {kind.name: kind for kind in _KINDS}
+
+
+def loop_kind(name: str) -> LoopKind[Any]:
+    """Return the loop of this name. Raises OptionsError, which says the nearest known name."""
+    if name not in LOOPS:
+        known = ", ".join(map(repr, LOOPS))
+        near = nearest(name, LOOPS)
+        raise OptionsError(
+            f"invalid choice: {name!r}, the nearest is {near!r} (choose from {known})"
+        )
+    return LOOPS[name]
 
 
 @dataclass
@@ -39,9 +78,7 @@ class OpenLoop:
 
 @dataclass(frozen=True)
 class LoopComponents:
-    """The trained components of a loop; in place of one that is missing the backbone is
-    prompted.
-    """
+    """The trained components of a loop; for a missing one the backbone is prompted."""
 
     ras: Component | None
     t2t: Component | None
@@ -89,6 +126,31 @@ def engine_of(options: EngineOptions, loops: Sequence[LoopComponents]) -> Engine
     return build_engine(options, backbone=loops[0].backbone, adapters=adapters)
 
 
+def _open_extractor(
+    engine: Engine,
+    options: LoopOptions,
+    unfocused: Component | str | None,
+    reader: Component | None,
+) -> Extractor | None:
+    """Return what reads a loop's passages as its options say; None for a loop that reads none.
+
+    unfocused: the text-to-triples component, or the name of what is prompted in its place; None
+    where the loop extracts no triples. reader: None prompts the backbone.
+    """
+    if unfocused is None:
+        return None
+    constrain, cache = options.engine.constrain, options.cache
+    extraction = options.extracts if isinstance(options, ReadingOptions) else "all"
+    if extraction == "all":
+        return open_extractor(engine, unfocused, cache, constrain)
+    # An endpoint takes no grammar.
+    grounded = options.engine.kind != "openai"
+    focused = open_focused_extractor(engine, reader or options.backbone, cache, grounded)
+    if extraction == "focused":
+        return focused
+    return BothExtractors(focused, open_extractor(engine, unfocused, cache, constrain))
+
+
 def open_loop(
     options: LoopOptions, corpus: Sequence[Passage], shared: Engine | None = None
 ) -> OpenLoop:
@@ -107,7 +169,7 @@ def open_loop(
     reader = GraphReader(engine, make_input, options.max_answer_tokens, constrain)
     unfocused = (components.t2t or components.backbone) if T2T_ADAPTER in kind.components else None
     passage_reader = components.helpers.get(READER_ADAPTER)
-    extractor = open_loop_extractor(engine, options, unfocused, passage_reader)
+    extractor = _open_extractor(engine, options, unfocused, passage_reader)
     helpers = {task: helper_requests(helper) for task, helper in components.helpers.items()}
     loop = kind.open(
         LoopParts(options, engine, corpus, reader, reader if ras else None, helpers, extractor)

@@ -7,8 +7,8 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from inference.loops.kind import CHECKPOINT, SHARED, LoopOptions, Option, OptionsError, marked
-from inference.loops.registry import LOOPS, loop_kind
 from inference.opening.arguments import add_engine_arguments, engine_options_from, positive_int
+from inference.opening.loop import LOOPS, loop_kind
 
 ENGINE = "engine"
 

@@ -26,7 +26,7 @@ from inference.retrieval.passages import (
 logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
-def tokenize(texts: Sequence[str], progress: bool = False, stemmed: bool = True) -> list[list[str]]:
+def tokenize(texts: Sequence[str], stemmed: bool = True) -> list[list[str]]:
     """Return each text's lower-case words of two letters or more, without stop words, stemmed.
 
     stemmed: false where the data builders simulate retrieval, whose built files it would change.
@@ -37,7 +37,7 @@ def tokenize(texts: Sequence[str], progress: bool = False, stemmed: bool = True)
         stopwords="en",
         stemmer=Stemmer.Stemmer("english") if stemmed else None,
         return_ids=False,
-        show_progress=progress,
+        show_progress=False,
     )
     return list(tokens)
 
@@ -54,7 +54,6 @@ class Bm25Retriever:
         self,
         passages: Sequence[Passage],
         title_weight: int = 1,
-        progress: bool = False,
         index: bm25s.BM25 | None = None,
     ) -> None:
         """Index `passages`; `index` is a loaded one, see `load`.
@@ -66,7 +65,7 @@ class Bm25Retriever:
         if index is None:
             texts = [indexed_text(passage, title_weight) for passage in self.passages]
             index = bm25s.BM25()
-            index.index(tokenize(texts, progress), show_progress=progress)
+            index.index(tokenize(texts), show_progress=False)
         self.index = index
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:

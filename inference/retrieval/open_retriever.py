@@ -13,6 +13,8 @@ from inference.retrieval.passages import META_FILE, Hit, Passage, Retriever
 from models.files.sentence_encoder import load_sentence_encoder
 
 RANK_CONSTANT = 60
+# Hits of each retriever that are fused, at least.
+FUSED = 50
 logger = logging.getLogger(__name__)
 
 RETRIEVER_KINDS = ("bm25", "dense", "hybrid")
@@ -20,9 +22,9 @@ RetrieverKind = Literal["bm25", "dense", "hybrid"]
 
 
 def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[Hit]], k: int = RANK_CONSTANT, top_k: int | None = None
+    rankings: Sequence[Sequence[Hit]], top_k: int | None = None
 ) -> list[Hit]:
-    """Score each passage by the sum of 1 / (k + rank) over the rankings that hold it.
+    """Score each passage by the sum of 1 / (60 + rank) over the rankings that hold it.
 
     Ranks start at 1. Equal scores: the better best rank first, then the earlier ranking. A
     passage named twice in one ranking counts once, at its better place.
@@ -34,7 +36,7 @@ def reciprocal_rank_fusion(
         identifiers = dict.fromkeys(hit.passage.id for hit in ranking)
         passages.update({hit.passage.id: hit.passage for hit in ranking})
         for rank, identifier in enumerate(identifiers, start=1):
-            scores[identifier] = scores.get(identifier, 0.0) + 1.0 / (k + rank)
+            scores[identifier] = scores.get(identifier, 0.0) + 1.0 / (RANK_CONSTANT + rank)
             best[identifier] = min(best.get(identifier, (rank, source)), (rank, source))
     order = sorted(scores, key=lambda identifier: (-scores[identifier], best[identifier]))
     return [Hit(passages[identifier], scores[identifier]) for identifier in order[:top_k]]
@@ -43,20 +45,14 @@ def reciprocal_rank_fusion(
 class HybridRetriever:
     """Fuses the rankings of several retrievers over the same corpus."""
 
-    def __init__(
-        self, retrievers: Sequence[Retriever], depth: int = 50, k: int = RANK_CONSTANT
-    ) -> None:
-        """depth: how many hits of each retriever are fused (at least the asked top_k)."""
+    def __init__(self, retrievers: Sequence[Retriever]) -> None:
         self.retrievers = list(retrievers)
-        self.depth = depth
-        self.k = k
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """Return best passages a query after fusion; each retriever gets all queries at once."""
-        depth = max(self.depth, top_k)
-        found = [retriever.search(queries, depth) for retriever in self.retrievers]
+        found = [retriever.search(queries, max(FUSED, top_k)) for retriever in self.retrievers]
         by_query = zip(*found, strict=True)
-        return [reciprocal_rank_fusion(rankings, self.k, top_k) for rankings in by_query]
+        return [reciprocal_rank_fusion(rankings, top_k) for rankings in by_query]
 
 
 def build_retriever(
@@ -65,7 +61,6 @@ def build_retriever(
     encoder: str = "minilm",
     index_dir: str | Path | None = None,
     title_weight: int = 1,
-    approximate: bool = False,
 ) -> Retriever:
     """Build a retriever over `passages`, or load it from `index_dir`.
 
@@ -77,9 +72,9 @@ def build_retriever(
     if kind == "bm25":
         return _bm25(passages, folder, title_weight)
     if kind == "dense":
-        return _dense(passages, encoder, folder, approximate)
+        return _dense(passages, encoder, folder)
     if kind == "hybrid":
-        dense = _dense(passages, encoder, folder, approximate)
+        dense = _dense(passages, encoder, folder)
         return HybridRetriever([_bm25(passages, folder, title_weight), dense])
     raise ValueError(f"unknown retriever {kind!r}; choose one of {', '.join(RETRIEVER_KINDS)}")
 
@@ -94,15 +89,13 @@ def _bm25(passages: Sequence[Passage], folder: Path | None, title_weight: int) -
     return retriever
 
 
-def _dense(
-    passages: Sequence[Passage], encoder_name: str, folder: Path | None, approximate: bool
-) -> DenseRetriever:
+def _dense(passages: Sequence[Passage], encoder_name: str, folder: Path | None) -> DenseRetriever:
     encoder = load_sentence_encoder(encoder_name)
     target = folder and folder / "dense"
     if target and (target / META_FILE).exists():
-        return DenseRetriever.load(target, passages, encoder, approximate)
+        return DenseRetriever.load(target, passages, encoder)
     logger.info("embedding %d passages with %s", len(passages), encoder.name)
-    retriever = DenseRetriever(passages, encoder, approximate)
+    retriever = DenseRetriever(passages, encoder)
     if target:
         retriever.save(target)
     return retriever

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from tqdm.auto import tqdm
+import numpy.typing as npt
 
 from common.errors import UserError
 from common.files import atomic_write
@@ -19,6 +19,8 @@ from models.formats.planning import strip_tags
 from models.formats.records import PassageRecord, QuestionRecord, read_records
 
 Passage = PassageRecord
+Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.floating]
 META_FILE = "meta.json"
 DESCRIPTIVE_FIELDS = ("encoder",)
 
@@ -47,14 +49,13 @@ class Retriever(Protocol):
         ...
 
 
-def load_corpus(path: str | Path, progress: bool = False) -> list[Passage]:
+def load_corpus(path: str | Path) -> list[Passage]:
     """Read a corpus in the JSON Lines contract (`id, title, text`).
 
     Raises RecordError (file, line, field) for a record that breaks it and EmptyCorpusError for
     a file that holds none.
     """
-    records = read_records(path, PassageRecord)
-    passages = list(tqdm(records, desc="corpus", unit=" passages", disable=not progress))
+    passages = list(read_records(path, PassageRecord))
     if not passages:
         raise EmptyCorpusError(
             f"{path}: the corpus holds no passage. "
@@ -83,15 +84,21 @@ def corpus_fingerprint(passages: Iterable[Passage]) -> str:
     return digest.hexdigest()
 
 
-def top_hits(passages: Sequence[Passage], scores: np.ndarray, top_k: int) -> list[Hit]:
+def best_rows(scores: Scores, most: int, rows: Rows | None = None) -> list[int]:
+    """Return the rows with the highest scores, of all or of `rows`, best first, else in order."""
+    own = scores if rows is None else scores[rows]
+    if len(own) > most:
+        top = np.flatnonzero(own >= np.partition(own, len(own) - most)[len(own) - most])
+    else:
+        top = np.arange(len(own))
+    order = top[np.argsort(-own[top], kind="stable")][:most]
+    return [int(place if rows is None else rows[place]) for place in order]
+
+
+def top_hits(passages: Sequence[Passage], scores: Scores, top_k: int) -> list[Hit]:
     """Return the best `top_k` of `scores` [n passages]; ties go to the passage that comes first."""
-    top_k = min(top_k, len(scores))
-    if top_k <= 0:
-        return []
-    threshold = np.partition(scores, len(scores) - top_k)[len(scores) - top_k]
-    candidates = np.flatnonzero(scores >= threshold)
-    order = candidates[np.argsort(-scores[candidates], kind="stable")][:top_k]
-    return [Hit(passages[row], float(scores[row])) for row in order]
+    best = best_rows(scores, top_k) if top_k > 0 else []
+    return [Hit(passages[row], float(scores[row])) for row in best]
 
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:

@@ -22,9 +22,8 @@ from evaluation.runs import RESULTS_FILE
 from inference.engines.contract import Engine
 from inference.indexes.cost import read_cost
 from inference.loops.kind import LoopOptions, ReadingOptions
-from inference.loops.registry import LOOPS
 from inference.loops.trace import Loop, Trace
-from inference.opening.loop import open_loop
+from inference.opening.loop import LOOPS, open_loop
 from inference.retrieval.passages import Passage, documents_of_questions, load_corpus
 from inference.runs.log import EvaluationLog, EvaluationLogError, shard_card
 from inference.runs.scores import GoldPassages, scored_trace, summarise
@@ -42,8 +41,7 @@ async def run_questions(
     concurrency: int,
     on_done: Callable[[QuestionRecord, Trace], object] | None = None,
 ) -> list[Trace]:
-    """Answer every question, at most `concurrency` at a time; `on_done` hears of each as it
-    comes.
+    """Answer every question, `concurrency` at a time; `on_done` hears of each as it comes.
 
     A question that fails becomes a trace with its error; the others go on.
     """

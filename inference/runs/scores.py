@@ -131,9 +131,7 @@ def scored_trace(
 def summarise(
     loop: str, dataset: Path, rows: Sequence[dict[str, Any]], seconds: float
 ) -> dict[str, Any]:
-    """Return the results of a run, with 95 % bootstrap intervals, by type too; token counts are
-    sums.
-    """
+    """Return a run's results, with 95 % bootstrap intervals, by type too; tokens are sums."""
     em, f1 = ([row[name] for row in rows] for name in ("em", "f1"))
     em_interval, f1_interval = bootstrap_interval(em), bootstrap_interval(f1)
     recalls = [row["recall"] for row in rows if row["recall"] is not None]

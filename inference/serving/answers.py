@@ -91,9 +91,7 @@ class ApiError(Exception):
 
 
 def of_engine_error(error: EngineError, prompt_field: str) -> ApiError:
-    """Return an engine's error in the protocol; `prompt_field` is what a prompt too long came
-    in.
-    """
+    """Return an engine's error in the protocol; `prompt_field` is where a prompt too long came."""
     status, code, headers = next(row[1:] for row in OF_ENGINE if isinstance(error, row[0]))
     message = str(error)
     for name, in_protocol in PROTOCOL_NAMES.items():

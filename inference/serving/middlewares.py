@@ -47,9 +47,7 @@ class AllowedHosts:
         self._addresses = {a for a in addresses.values() if a and not a.is_unspecified}
 
     def allows(self, host: str, reached: str) -> bool:
-        """Return whether a request may name `host`; `reached`: this machine's end of its
-        connection.
-        """
+        """Return whether a request may name `host`; `reached`: this end of its connection."""
         name = host_name(host)
         address = address_of(name)
         if address is None:

@@ -122,9 +122,7 @@ class Message(Part):
 
 
 class Body(BaseModel):
-    """The fields that completions and chats share; defaults of temperature and top_p are
-    OpenAI's.
-    """
+    """The fields that completions and chats share; temperature and top_p as OpenAI's."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 

@@ -1,7 +1,7 @@
 """What is made perfect takes the annotation's place, and nothing else changes."""
 
 from benchmarks.perfect_extraction import PerfectedLoop, annotated_facts
-from benchmarks.scripted_world.scripted_engine import ScriptedEngine, TitleRetriever, text_input
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.loops.model import GraphReader
@@ -12,6 +12,7 @@ from inference.runs.scores import GoldPassages
 from models.formats.passages import context_passages
 from models.formats.records import QuestionRecord
 from tests.data_gen.test_build_commands import question
+from tests.scripted import TitleRetriever, text_input
 
 RECORD = QuestionRecord.from_json(question(1))
 CORPUS = [Passage(p.id, p.title, p.text) for p in context_passages(RECORD)]

@@ -23,6 +23,7 @@ def test_hits_follow_the_key_and_empty_keys_are_not_indexed() -> None:
     encoder = load_sentence_encoder("hash")
     figures = compare_keys(ENTRIES, ["Ada birthplace"], [["p1"]], encoder)
     assert [figures[key]["hit@1"] for key in ("C", "P", "R")] == [1.0, 1.0, 0.0]
+    assert [figures[key]["ndcg@5"] for key in ("C", "P")] == [1.0, 1.0]
     assert [figures[key]["rows"] for key in ("All", "C", "P", "R")] == [2, 2, 1, 2]
     assert figures["C"]["key_text_mb"] < figures["All"]["key_text_mb"]
     assert all(figure["median_search_ms"] > 0 for figure in figures.values())

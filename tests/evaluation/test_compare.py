@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.compare import compare_all
+from evaluation.compare import add_mauve, compare_all
 from evaluation.runs import TraceError, read_run, read_scores
 
 SCRIPT = Path(__file__).resolve().parents[2] / "evaluation" / "compare.py"
@@ -231,3 +231,17 @@ def test_a_run_compared_with_itself_differs_in_nothing(tmp_path: Path) -> None:
     [group] = compare_all(runs, resamples=200)
     f1 = group["runs"][1]["against_baseline"]["f1"]
     assert (f1["difference"], f1["p_value"], f1["p_holm"]) == (0, 1, 1)
+
+
+def test_mauve_of_each_run_against_the_gold_answers(
+    three: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [read_run(str(folder)) for folder in three]
+    compared = compare_all(runs)
+    monkeypatch.setattr(
+        "evaluation.compare.mauve_score", lambda answers, golds, model: len(answers + golds) / 40
+    )
+    rows = add_mauve(compared, runs, tmp_path)
+    assert rows == [["qa", run.label, 1.0] for run in runs]
+    assert [run["mauve"] for run in compared[0]["runs"]] == [1.0] * 3
+    assert "no config.json" in _fails(three[0], "--mauve", tmp_path, folder=tmp_path)

@@ -13,7 +13,7 @@ import inference.ask
 import inference.evaluate
 from data_gen import build_triples
 from data_gen.sources.open_source import TRIPLE_SOURCES, converted
-from inference.loops.registry import LOOPS
+from inference.opening.loop import LOOPS
 from models.formats.records import (
     PassageRecord,
     QuestionRecord,
@@ -43,7 +43,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def with_lead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line that a new loop takes in `inference/loops/registry.py`."""
+    """The line that a new loop takes in `inference/opening/loop.py`."""
     monkeypatch.setitem(LOOPS, LEAD.name, LEAD)
 
 

@@ -95,7 +95,7 @@ def open_transformers(components: Components) -> Engine:
 
 def open_vllm(components: Components) -> Engine:
     from inference.engines.vllm.engine import VLLMEngine
-    from inference.engines.vllm.settings import VLLMSettings
+    from inference.engines.vllm.process import VLLMSettings
 
     return VLLMEngine(
         components.backbone,

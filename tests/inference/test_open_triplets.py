@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.loops.t2rag import in_state, settle
+from inference.loops.t2rag_steps import in_state, settle
 from models.formats.query_triplets import QueryTriplet, TripletState, parse_query_triplets
 
 VALUES = st.sampled_from(

@@ -18,9 +18,14 @@ from inference.build_propositions import add_to_index
 from inference.engines.contract import EngineError, Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.indexes.growing import DuplicateDocumentError
-from inference.indexes.propositions.index import PropositionIndex, open_index
+from inference.indexes.propositions.index import (
+    PassageSearch,
+    PropositionIndex,
+    PropositionSearch,
+    open_index,
+    ranked,
+)
 from inference.indexes.propositions.parts import Document, PropositionIndexError
-from inference.indexes.propositions.search import PassageSearch, PropositionSearch, ranked
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import IndexMismatchError, Passage
 from models.files.sentence_encoder import load_sentence_encoder

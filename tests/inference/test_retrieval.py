@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.retrieval.bm25 import Bm25Retriever
-from inference.retrieval.dense import DenseRetriever
+from inference.retrieval.dense import DenseRetriever, VectorIndex
 from inference.retrieval.open_retriever import (
     HybridRetriever,
     build_retriever,
@@ -26,7 +26,6 @@ from inference.retrieval.passages import (
     load_corpus,
     top_hits,
 )
-from inference.retrieval.vectors import VectorIndex
 from models.files.sentence_encoder import HashEncoder, load_sentence_encoder
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, RecordError, read_records
@@ -51,17 +50,14 @@ def ids(hits: list[Hit]) -> list[str]:
     return [hit.passage.id for hit in hits]
 
 
-@pytest.mark.parametrize("approximate", [False, True])
-def test_vectors_are_found_in_order_and_again_from_a_file(
-    approximate: bool, tmp_path: Path
-) -> None:
+def test_vectors_are_found_in_order_and_again_from_a_file(tmp_path: Path) -> None:
     rows = np.eye(4, dtype=np.float32)[[0, 1, 0, 2]]
-    index = VectorIndex(4, approximate)
+    index = VectorIndex(4)
     assert index.search(rows[:1], 3) == [[]] and index.search(rows[:0], 3) == []
     index.add(rows[:2])
     index.add(rows[2:])
     index.save(tmp_path / "index")
-    for same in (index, VectorIndex.load(tmp_path / "index", approximate)):
+    for same in (index, VectorIndex.load(tmp_path / "index")):
         assert len(same) == 4 and same.search(rows[:2], 0) == [[], []]
         assert [same.search(rows[:1], 9)[0][place] for place in (0, 1)] == [(0, 1.0), (2, 1.0)]
         assert same.search(rows[1:2], 1) == [[(1, 1.0)]]
@@ -104,15 +100,6 @@ def test_dense_equals_brute_force() -> None:
         assert [hit.score for hit in hits] == pytest.approx(np.sort(row)[::-1][:7], abs=1e-6)
         own = [row[PASSAGES.index(hit.passage)] for hit in hits]
         assert [hit.score for hit in hits] == pytest.approx(own, abs=1e-6)
-
-
-def test_approximate_dense_finds_nearly_the_same() -> None:
-    encoder = HashEncoder()
-    exact = DenseRetriever(PASSAGES, encoder).search(QUERIES, 5)
-    near = DenseRetriever(PASSAGES, encoder, approximate=True).search(QUERIES, 5)
-    for left, right in zip(exact, near, strict=True):
-        scores = [hit.score for hit in right]
-        assert scores == pytest.approx([hit.score for hit in left], abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["bm25", "dense", "hybrid"])

@@ -3,8 +3,7 @@
 
 import pytest
 
-from inference.engines.adapters import SHIPPED
-from inference.engines.contract import EngineOptions
+from inference.engines.contract import SHIPPED, EngineOptions
 from inference.opening.components import helper_requests, open_helper
 from inference.opening.engine import build_engine
 from models.formats.topics import Choice, choice_prompt, parse_choice

@@ -5,12 +5,16 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
-from benchmarks.scripted_world.scripted_engine import ScriptedEngine, WideHashEncoder, text_input
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, WideHashEncoder
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request
-from inference.indexes.propositions.index import PropositionIndex
+from inference.indexes.propositions.index import (
+    PassageSearch,
+    PropositionIndex,
+    PropositionSearch,
+    Search,
+)
 from inference.indexes.propositions.parts import Document
-from inference.indexes.propositions.search import PassageSearch, PropositionSearch, Search
 from inference.loops.model import GraphReader
 from inference.loops.t2rag import T2RagLoop, T2RagSettings
 from inference.loops.t2rag_steps import Decomposer, HelperResolver, PromptedResolver, Resolver
@@ -21,6 +25,7 @@ from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple, parse_triples
+from tests.scripted import text_input
 
 ENCODER = WideHashEncoder()
 

@@ -22,7 +22,7 @@ from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.indexes.cost import read_cost
-from inference.loops.registry import LOOPS
+from inference.opening.loop import LOOPS
 from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.runs.evaluation import settings_of
 from models.formats.records import write_records

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.loops import TopicWriters, build_index
-from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text, text_input
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
 from inference.engines.contract import Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
@@ -24,6 +24,7 @@ from inference.opening.components import prompted_triples_request
 from inference.runs.evaluation import run_questions
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.records import QuestionRecord
+from tests.scripted import text_input
 
 # The world has nine topics, Geography three subtopics and Music two.
 SETTINGS = ThRagSettings(topics=(1, 6), subtopics=(1, 3))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.scripted_world.scripted_engine import ScriptedEngine, text_input
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Request
 from inference.indexes.knowledge_base.store import KnowledgeBase, Output, extend
 from inference.loops.model import GraphReader
@@ -14,6 +14,7 @@ from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.conditions import ConditionTriplet, format_conditions, parse_conditions
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
+from tests.scripted import text_input
 
 WORDS = st.lists(st.sampled_from(["ab", "c", "def"]), min_size=1, max_size=6).map(" ".join)
 TRIPLETS = st.builds(ConditionTriplet, WORDS, WORDS | st.just(""), WORDS)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
-from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text, text_input
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from benchmarks.scripted_world.world_model import UNKNOWN, SubQuestionWriters, WorldModel
 from inference.engines.contract import Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
@@ -21,6 +21,7 @@ from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.prompts import INSUFFICIENT, passage_text
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple, format_triples
+from tests.scripted import text_input
 
 ENCODER = load_sentence_encoder("hash")
 EVIDENCE, SETTINGS = EvidenceSettings(), TrigNavSettings()

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Sampling
-from inference.runs.triplet_judge import (
+from inference.measure_triplets import (
     MAX_PASSAGE_CHARACTERS,
     Judged,
     alignment_prompt,

@@ -14,9 +14,9 @@ from vllm.lora.layers import LoRAMapping
 
 from inference.engines.contract import Request, Sampling
 from inference.engines.transformers.engine import TransformersEngine
-from inference.engines.vllm.cpu_lora import MaskedLoRA
+from inference.engines.vllm.cpu_worker import MaskedLoRA
 from inference.engines.vllm.engine import VLLMEngine
-from inference.engines.vllm.settings import VLLMSettings
+from inference.engines.vllm.process import VLLMSettings
 from tests.components import stirred_backbone, t2t_component
 
 ADAPTERS, RANK, WIDTHS = 3, 4, (10, 6)

@@ -14,7 +14,7 @@ import pytest
 from inference.engines.contract import Request, Sampling
 from inference.engines.openai import OpenAIEngine
 from inference.engines.transformers.engine import TransformersEngine
-from inference.exports.models import write_merged
+from inference.exports.targets import write_merged
 from models.files.checkpoint import read_component_config
 from models.formats.prompts import triples_prompt
 from tests.components import stirred_backbone, t2t_component

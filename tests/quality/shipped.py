@@ -11,14 +11,16 @@ from typing import TypeVar
 from evaluation.answers import exact_match
 from evaluation.component_scores import score_triples
 from evaluation.conditions import score_conditions
-from inference.engines.adapters import (
+from inference.engines.contract import (
     DEFAULT_CHECKPOINTS,
     EXTRACTOR_ADAPTER,
     RAS_ADAPTER,
     SHIPPED,
     T2T_ADAPTER,
+    Engine,
+    Request,
+    Sampling,
 )
-from inference.engines.contract import Engine, Request, Sampling
 from inference.opening.components import (
     Component,
     conditions_requests,

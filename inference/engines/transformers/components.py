@@ -66,16 +66,9 @@ class TransformersComponentLoader(ComponentLoader[LocalServed]):
     adapter, and equal up to the rounding of the backbone's dtype.
     """
 
-    def __init__(
-        self,
-        backbone: str,
-        dtype: str,
-        device: str,
-        revision: str | None,
-        merge_adapters: bool = False,
-    ) -> None:
+    def __init__(self, backbone: str, dtype: str, device: str, merge_adapters: bool) -> None:
         super().__init__()
-        model = load_backbone(backbone, dtype, revision)
+        model = load_backbone(backbone, dtype)
         if not model.config.is_encoder_decoder:
             require_plain_attention(model.config)
             use_grouped_attention(model)
@@ -84,7 +77,7 @@ class TransformersComponentLoader(ComponentLoader[LocalServed]):
         self.merge_adapters = merge_adapters
         self.identity = backbone_id(model)
         self.model = model.to(device).eval().requires_grad_(False)  # type: ignore[arg-type]
-        self.tokenizer = load_tokenizer(backbone, revision)
+        self.tokenizer = load_tokenizer(backbone)
         self.peft_model: PeftModel | None = None
 
     def load_all(self, adapters: Mapping[str, Path]) -> dict[str | None, LocalServed]:

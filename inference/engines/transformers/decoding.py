@@ -42,9 +42,7 @@ def prefill_groups(lengths: Sequence[int]) -> list[range]:
 
 
 def left_pad(embeddings: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return prompts [t_i, d] as one tensor [B, T, d] with the padding in front, and its mask [B,
-    T].
-    """
+    """Return prompts [t_i, d] as one tensor [B, T, d], padded in front, and its mask [B, T]."""
     longest = max(map(len, embeddings))
     padded = embeddings[0].new_zeros(len(embeddings), longest, embeddings[0].shape[-1])
     mask = torch.zeros(len(embeddings), longest, dtype=torch.long, device=padded.device)

@@ -62,7 +62,6 @@ class TransformersEngine:
         device: str | None = None,
         max_batch_size: int = 32,
         max_batch_tokens: int = 16384,
-        revision: str | None = None,
         merge_adapters: bool = False,
     ) -> None:
         """Load models.
@@ -74,7 +73,6 @@ class TransformersEngine:
             device: "cpu", "cuda", ...; None: a GPU where there is one.
             max_batch_size: most requests run together.
             max_batch_tokens: most tokens of a batch, the longest prompt and output times rows.
-            revision: of the backbone.
             merge_adapters: add each adapter into a copy of the backbone's weights.
 
         Raises NotACheckpointError, TruncatedCheckpointError, BackboneMismatchError.
@@ -83,7 +81,7 @@ class TransformersEngine:
         if backbone is None:
             backbone = first_backbone(folders)
         loader = TransformersComponentLoader(
-            backbone, dtype, device or default_device(), revision, merge_adapters
+            backbone, dtype, device or default_device(), merge_adapters
         )
         self.served = ServedNames(loader.load_all(folders), loader.combined)
         self.tokenizer = loader.tokenizer
@@ -102,9 +100,7 @@ class TransformersEngine:
         return await self.batcher.submit([item.work() for item in prepared])
 
     async def health(self) -> Health:
-        """Return whether the batch that runs came to a token lately, or an idle engine to its
-        first.
-        """
+        """Return whether the running batch came to a token lately, or an idle engine to one."""
         if self._closing.is_set():
             return Health(False, "the engine is closed")
         running = self.batcher.unfinished

@@ -78,9 +78,7 @@ class ReservedLayer(DynamicLayer):
         self.capacity -= first_column
 
     def _kept(self, room: torch.Tensor, rows: torch.Tensor, first_column: int) -> torch.Tensor:
-        """Return those rows and columns of a room; the prompt's columns, alike in every row,
-        stay.
-        """
+        """Return rows and columns of a room; the prompt's columns, alike in every row, stay."""
         own = room[rows, :, self.offset + first_column :]
         if not self.offset:
             return own

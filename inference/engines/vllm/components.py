@@ -13,12 +13,16 @@ from transformers import AutoConfig, GenerationConfig
 
 from common.cache import cache_errors, cache_folder
 from common.files import atomic_directory
-from inference.engines.component_loader import ComponentLoader, own_tokenizer
+from inference.engines.component_loader import (
+    ComponentLoader,
+    layer_tensors,
+    own_tokenizer,
+    prefix_states,
+)
 from inference.engines.contract import UnsupportedRequestError
-from inference.engines.prefix import layer_tensors, prefix_states
 from inference.engines.served import Served, all_end_ids
 from inference.engines.transformers.components import default_device
-from inference.engines.vllm.settings import VLLMSettings, lora_rank_for, prefix_path
+from inference.engines.vllm.process import VLLMSettings, lora_rank_for, prefix_path
 from models.condition_extractor import Adaptation, ConditionExtractorConfig
 from models.files.backbone import backbone_id, load_tokenizer, resolve_backbone
 from models.files.checkpoint import component_fingerprint, read_component_config
@@ -47,15 +51,14 @@ class VLLMServed(Served):
 class VLLMComponentLoader(ComponentLoader[VLLMServed]):
     """Reads components without loading the backbone: vLLM's process holds it."""
 
-    def __init__(self, backbone: str, revision: str | None, max_model_len: int | None) -> None:
+    def __init__(self, backbone: str, max_model_len: int | None) -> None:
         """max_model_len: None is the backbone's context.
 
         Raises UnsupportedRequestError for an encoder-decoder backbone.
         """
         super().__init__()
         self.source = resolve_backbone(backbone)
-        self.revision = revision
-        config = AutoConfig.from_pretrained(self.source, revision=revision)
+        config = AutoConfig.from_pretrained(self.source)
         if config.is_encoder_decoder:
             raise UnsupportedRequestError(
                 f"vLLM serves no encoder-decoder backbone ({backbone}); use --engine transformers"
@@ -63,11 +66,11 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         text_config = config.get_text_config()
         self.device = default_device()
         self.identity = backbone_id(backbone)
-        self.tokenizer = load_tokenizer(backbone, revision)
+        self.tokenizer = load_tokenizer(backbone)
         self.max_model_len = max_model_len or int(text_config.max_position_embeddings)
         self.prefix_folder = cache_folder() / PREFIX_FOLDER
         self.vocabulary_size = int(text_config.vocab_size)
-        self._end_ids = all_end_ids(self.tokenizer, _generation_config(self.source, revision))
+        self._end_ids = all_end_ids(self.tokenizer, _generation_config(self.source))
         self._adapters = 0
 
     def plain(self) -> VLLMServed:
@@ -83,9 +86,7 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         return served
 
     def prompted(self, name: str, folder: Path, settings: ConditionExtractorConfig) -> VLLMServed:
-        """Return the backbone behind the prefix that a prompt amounts to, written where it is
-        missing.
-        """
+        """Return the backbone behind a prompt's prefix, which is written where it is missing."""
         if settings.adaptation == Adaptation.pretrained:
             return self._served(name)
         served = self._served(name, settings.num_prompt_tokens)
@@ -189,8 +190,8 @@ def _rank_and_targets(folder: Path) -> tuple[int, frozenset[str]]:
     return int(config.r), targets
 
 
-def _generation_config(source: str, revision: str | None) -> GenerationConfig | None:
+def _generation_config(source: str) -> GenerationConfig | None:
     try:
-        return GenerationConfig.from_pretrained(source, revision=revision or "main")
+        return GenerationConfig.from_pretrained(source)
     except OSError:
         return None

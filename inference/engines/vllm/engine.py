@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from inference.engines.batching import DynamicBatcher, Limits, Work, completions
 from inference.engines.component_loader import first_backbone
 from inference.engines.contract import (
     Completion,
+    Constraint,
     DeadlineExceededError,
     EngineError,
     GenerationError,
@@ -23,7 +25,7 @@ from inference.engines.contract import (
     generation_error,
 )
 from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
-from inference.engines.token_choice import ConstraintCompiler
+from inference.engines.token_choice import ConstraintCompiler, output_text
 from inference.engines.transformers.engine import TransformersEngine
 from inference.engines.vllm.components import (
     VLLMComponentLoader,
@@ -31,10 +33,9 @@ from inference.engines.vllm.components import (
     check_capacity,
     decided,
 )
-from inference.engines.vllm.process import VLLMProcess, start_vllm
-from inference.engines.vllm.requests import Prepared, completion, sampling_params, vllm_prompt
-from inference.engines.vllm.settings import VLLMSettings
+from inference.engines.vllm.process import REQUEST_KEY, VLLMProcess, VLLMSettings, start_vllm
 from inference.engines.vllm.supervisor import Supervisor
+from models.parts.graph import Subgraph
 
 GRAPH_BATCH_SIZE = 64
 
@@ -50,7 +51,6 @@ class VLLMEngine:
         backbone: str | None = None,
         adapters: Mapping[str, str | Path] | None = None,
         dtype: str = "auto",
-        revision: str | None = None,
         settings: VLLMSettings | None = None,
     ) -> None:
         """Start vLLM and load components; returns once it is ready (half a minute and more).
@@ -59,7 +59,6 @@ class VLLMEngine:
             backbone: `smollm2`, a Hugging Face id or a folder; None: the first adapter's.
             adapters: component folders ("ras", "t2t" or "tri_rag") by the name that requests give.
             dtype: "auto" (as stored), "bfloat16", "float16" or "float32".
-            revision: of the backbone.
             settings: of vLLM.
 
         Raises EngineError: vLLM did not start; UnsupportedRequestError: a component that it cannot
@@ -67,9 +66,7 @@ class VLLMEngine:
         """
         folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
         wanted = settings or VLLMSettings()
-        loader = VLLMComponentLoader(
-            backbone or first_backbone(folders), revision, wanted.max_model_len
-        )
+        loader = VLLMComponentLoader(backbone or first_backbone(folders), wanted.max_model_len)
         served: dict[str | None, VLLMServed] = {None: loader.plain()}
         for name, folder in folders.items():
             served[name] = loader.load(name, folder)
@@ -86,15 +83,13 @@ class VLLMEngine:
         )
         self._beside = self._open_beside(folders)
         self._numbers = itertools.count()
-        self.supervisor: Supervisor[VLLMProcess] = Supervisor(
+        self.supervisor = Supervisor(
             self._start, self.settings.max_restarts, self.settings.stall_seconds
         )
 
     def _start(self) -> VLLMProcess:
         loader = self._loader
-        return start_vllm(
-            loader.source, loader.revision, self._dtype, self.settings, loader.prefix_folder
-        )
+        return start_vllm(loader.source, self._dtype, self.settings, loader.prefix_folder)
 
     def _open_beside(self, folders: Mapping[str, Path]) -> dict[str, TransformersEngine]:
         """Return an engine for each component whose model vLLM does not hold."""
@@ -203,11 +198,95 @@ class VLLMEngine:
 
 @torch.inference_mode()
 def encode_graphs(batch: list[Prepared]) -> list[torch.Tensor]:
-    """Return the graph tokens [d] of requests of one component, in one call of its encoder (RAS
-    §3.3).
-    """
+    """Return the graph tokens [d] of one component's requests, in one encoder call (RAS §3.3)."""
     served = batch[0].served
     assert served.graph_encoder is not None and served.features is not None
     graphs = collate_requests([item.subgraphs for item in batch], served.features)
     device = next(served.graph_encoder.parameters()).device
     return list(served.graph_encoder(graphs.to(device)).cpu().unbind())
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A checked request: ids, graphs and what it is asked of."""
+
+    request: Request
+    served: VLLMServed
+    input_ids: list[int]
+    subgraphs: list[Subgraph]
+
+
+def vllm_prompt(item: Prepared, graph_token: torch.Tensor | None) -> dict[str, Any]:
+    """Return a prompt for vLLM: ids, a soft prompt's placeholders in front, a graph token.
+
+    graph_token: [d] in the model's dtype, in place of the id at the component's position.
+    """
+    from vllm.inputs import EmbedsPrompt, TokensPrompt
+
+    served = item.served
+    ids = [int(served.tokenizer.pad_token_id)] * served.prefix_length + item.input_ids
+    # Two prefixes over one text have the same ids: without a salt the cache would mix them up.
+    salt = {"cache_salt": served.prefix} if served.prefix else {}
+    if graph_token is None:
+        return dict(TokensPrompt(prompt_token_ids=ids, **salt))
+    assert served.graph_position is not None
+    position = served.prefix_length + served.graph_position
+    embeddings = graph_token.new_zeros(len(ids), len(graph_token))
+    embeddings[position] = graph_token
+    is_id = [place != position for place in range(len(ids))]
+    return dict(
+        EmbedsPrompt(
+            prompt_embeds=embeddings, prompt_token_ids=ids, prompt_is_token_ids=is_id, **salt
+        )
+    )
+
+
+def sampling_params(item: Prepared) -> Any:
+    """Return how tokens are chosen, as vLLM's SamplingParams."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    sampling, constraint = item.request.sampling, item.request.constraint
+    options: dict[str, Any] = {}
+    if item.served.prefix:
+        options["extra_args"] = {"kv_transfer_params": {REQUEST_KEY: item.served.prefix}}
+    if constraint is not None:
+        options["structured_outputs"] = _structured_outputs(constraint)
+    return SamplingParams(
+        max_tokens=sampling.max_new_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        seed=sampling.seed,
+        stop=list(sampling.stop),
+        stop_token_ids=sorted(item.served.end_ids),
+        logprobs=0 if sampling.logprobs else None,
+        # The text is made from the ids once, at the end; vLLM needs it for stop strings alone.
+        detokenize=bool(sampling.stop),
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        **options,
+    )
+
+
+def _structured_outputs(constraint: Constraint) -> Any:
+    from vllm.sampling_params import StructuredOutputsParams
+
+    return StructuredOutputsParams(
+        json=constraint.json_schema, regex=constraint.regex, grammar=constraint.grammar
+    )
+
+
+def completion(item: Prepared, output: Any) -> Completion:
+    """vLLM's finished output as ours; the placeholders of a soft prompt are not counted."""
+    token_ids = tuple(output.token_ids)
+    logprobs = None
+    if item.request.sampling.logprobs:
+        pairs = zip(token_ids, output.logprobs, strict=True)
+        logprobs = [float(listed[token].logprob) for token, listed in pairs]
+    return Completion(
+        text=output_text(item.served.tokenizer, token_ids, item.request.sampling.stop),
+        token_ids=token_ids,
+        input_tokens=len(item.input_ids),
+        output_tokens=len(token_ids),
+        finish_reason=output.finish_reason,
+        logprobs=logprobs,
+    )

@@ -24,7 +24,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata,
 )
 
-from inference.engines.vllm.settings import FOLDER_OPTION, REQUEST_KEY, prefix_path
+from inference.engines.vllm.process import FOLDER_OPTION, REQUEST_KEY, prefix_path
 
 _LAYER = re.compile(r"layers\.(\d+)\.")
 _NAME = re.compile(r"[0-9A-Za-z_-]+")

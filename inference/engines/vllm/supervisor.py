@@ -6,9 +6,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from inference.engines.contract import EngineClosedError, EngineDiedError
+from inference.engines.vllm.process import VLLMProcess
 
 logger = logging.getLogger(__name__)
 
@@ -16,30 +17,7 @@ T = TypeVar("T")
 WATCH_SECONDS = 1.0
 
 
-class EngineProcess(Protocol):
-    """A process that answers requests."""
-
-    def alive(self) -> bool:
-        """Return whether it can still answer."""
-        ...
-
-    def kill(self) -> None:
-        """End it at once; what it runs fails as if it had died."""
-        ...
-
-    def release(self) -> None:
-        """Free what is left of it in this process."""
-        ...
-
-    def seconds_since_progress(self) -> float | None:
-        """Since its last step; None before the first."""
-        ...
-
-
-ProcessT = TypeVar("ProcessT", bound=EngineProcess)
-
-
-class Supervisor(Generic[ProcessT]):
+class Supervisor:
     """Runs work on a process that it replaces when it dies or stands still.
 
     What ran on a dead process fails with EngineDiedError and is not repeated, since it may be what
@@ -47,10 +25,10 @@ class Supervisor(Generic[ProcessT]):
     """
 
     def __init__(
-        self, start: Callable[[], ProcessT], max_restarts: int = 2, stall_seconds: float = 300.0
+        self, start: Callable[[], VLLMProcess], max_restarts: int = 2, stall_seconds: float = 300.0
     ) -> None:
         """Start the first process; `start` returns once it is ready and may take its time."""
-        self.process: ProcessT = start()
+        self.process: VLLMProcess = start()
         self.restarts = 0
         self.running = 0
         self._start = start
@@ -62,7 +40,7 @@ class Supervisor(Generic[ProcessT]):
         self._closed = False
         self._busy_since = 0.0
 
-    async def run(self, work: Callable[[ProcessT], Awaitable[T]]) -> T:
+    async def run(self, work: Callable[[VLLMProcess], Awaitable[T]]) -> T:
         """Do some work on a process that lives.
 
         Raises EngineDiedError: the process died under it, or too often before; EngineClosedError.
@@ -109,7 +87,7 @@ class Supervisor(Generic[ProcessT]):
         await asyncio.gather(*running, return_exceptions=True)
         await asyncio.to_thread(self.process.release)
 
-    async def _living(self) -> ProcessT:
+    async def _living(self) -> VLLMProcess:
         async with self._lock:
             if self._closed:
                 raise EngineClosedError("the engine is closed")

@@ -26,8 +26,7 @@ from models.formats.triples import Triple, parse_triples
 def chunk_text(
     text: str, max_tokens: int, overlap: int, count_tokens: Callable[[str], int]
 ) -> list[str]:
-    """Return chunks of at most `max_tokens`, each beginning with up to `overlap` tokens of the one
-    before.
+    """Return chunks of at most `max_tokens`; each begins with up to `overlap` of the one before.
 
     A sentence is never cut: one that is longer is a chunk by itself. Blank text is one empty chunk.
     """
@@ -47,9 +46,7 @@ def chunk_text(
 
 
 def _reach(sizes: Sequence[int], start: int, most: int) -> int:
-    """Return the first place after `start` where the sum of sizes would exceed `most`; at least one
-    on.
-    """
+    """Return the first place after `start` where sizes sum to above `most`; at least one on."""
     end, total = start + 1, sizes[start]
     while end < len(sizes) and total + sizes[end] <= most:
         total += sizes[end]

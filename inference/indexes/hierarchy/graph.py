@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from inference.indexes.hierarchy.store import StoredFact
 from inference.indexes.hierarchy.vectors import label_key
+from inference.retrieval.passages import Rows, best_rows
 from models.files.sentence_encoder import FloatArray
 from models.formats.planning import one_line
 
-Rows = npt.NDArray[np.int64]
 _WORD = re.compile(r"\w+")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
@@ -100,9 +101,7 @@ class TopicGraph:
         return found
 
     def sentences_under(self, subtopics: Collection[int]) -> Rows:
-        """Return rows of the sentences on the edges of all entities under the subtopics (Algorithm
-        2, lines 10 and 11).
-        """
+        """Return rows of sentences about entities under the subtopics (Algorithm 2, 10 and 11)."""
         under = np.isin(self.entity_pairs[:, 0], list(subtopics))
         is_under = np.zeros(len(self.entities), dtype=bool)
         is_under[self.entity_pairs[under, 1]] = True
@@ -151,19 +150,13 @@ def entity_key(name: str) -> str:
 
 
 def component_sizes(nodes: int, edges: Iterable[tuple[Rows, Rows]]) -> list[int]:
-    """Return the nodes of each connected component, the largest first (union-find)."""
-    parent = list(range(nodes))
-
-    def root(node: int) -> int:
-        while parent[node] != node:
-            parent[node] = parent[parent[node]]
-            node = parent[node]
-        return node
-
-    for ones, others in edges:
-        for one, other in zip(ones.tolist(), others.tolist(), strict=True):
-            parent[root(one)] = root(other)
-    return sorted(Counter(map(root, range(nodes))).values(), reverse=True)
+    """Return the nodes of each connected component, the largest first."""
+    if not nodes:
+        return []
+    ones, others = (np.concatenate(ends) for ends in zip(*edges, strict=True))
+    links = coo_array((np.ones(len(ones)), (ones, others)), shape=(nodes, nodes))
+    _, component = connected_components(links, directed=False)
+    return sorted(np.bincount(component).tolist(), reverse=True)
 
 
 def _rows(numbers: Iterable[int]) -> Rows:
@@ -173,19 +166,6 @@ def _rows(numbers: Iterable[int]) -> Rows:
 def _distinct(pairs: Rows) -> Rows:
     found: Rows = np.unique(pairs, axis=0).reshape(-1, 2)
     return found
-
-
-def best_rows(scores: FloatArray, most: int, rows: Rows | None = None) -> list[int]:
-    """Return the rows with the highest scores, best first, of all or of `rows`; ties in the rows'
-    order.
-    """
-    own = scores if rows is None else scores[rows]
-    if len(own) > most:
-        top = np.flatnonzero(own >= np.partition(own, len(own) - most)[len(own) - most])
-    else:
-        top = np.arange(len(own))
-    order = top[np.argsort(-own[top], kind="stable")][:most]
-    return [int(place if rows is None else rows[place]) for place in order]
 
 
 def linked_rows(
@@ -242,8 +222,7 @@ class NameFinder:
         self._longest = max(map(len, self._numbers), default=0)
 
     def find(self, text: str) -> tuple[int, ...]:
-        """Return numbers of the entities that the text names as proper names, the longest at each
-        place.
+        """Return numbers of the entities that a text names as proper names, the longest at a place.
 
         A proper name has a capital letter; that of the text's first word alone does not tell.
         """

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from inference.indexes.hierarchy.build import called_names, check_store
-from inference.indexes.hierarchy.graph import NameFinder, Rows, TopicGraph, best_rows, linked_rows
+from inference.indexes.hierarchy.graph import NameFinder, TopicGraph, linked_rows
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
 from inference.retrieval.open_retriever import RANK_CONSTANT
-from inference.retrieval.passages import Passage, clean_queries
+from inference.retrieval.passages import Passage, Rows, best_rows, clean_queries
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
 from models.formats.triples import Triple
 
@@ -119,9 +119,7 @@ class HierarchyIndex:
         return ScoredQuestion(sentences, topics, subtopics, tuple(nearest), named)
 
     def shortlist_topics(self, scored: ScoredQuestion, most: int) -> list[int]:
-        """Return the topics nearest to a question, best first, by their names and by their
-        sentences.
-        """
+        """Return the topics nearest to a question by their names and sentences, best first."""
         return self._shortlist(scored, scored.topics, None, 0, most)
 
     def shortlist_subtopics(self, scored: ScoredQuestion, topic: int, most: int) -> list[int]:
@@ -145,9 +143,7 @@ class HierarchyIndex:
         return sorted(points, key=lambda number: -points[number])[:most]
 
     def _places_nearby(self, scored: ScoredQuestion, level: int) -> list[int]:
-        """Return topics (level 0) or subtopics (level 1) of the nearest sentences, in their
-        order.
-        """
+        """Return topics (level 0) or subtopics (1) of the nearest sentences, in their order."""
         places = (self.graph.subject_place, self.graph.object_place)
         numbers = (
             int(place[fact, level])

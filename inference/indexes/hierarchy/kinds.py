@@ -78,9 +78,7 @@ publication date, inception: - | date
 
 
 def _lines(table: str) -> list[tuple[str, list[str]]]:
-    """Return each line's part before the colon, and the names behind it or, for a relation, before
-    it.
-    """
+    """Return each line's head before the colon and the names behind it."""
     pairs = (line.split(": ") for line in table.strip().splitlines())
     return [(head, rest.split(", ")) for head, rest in pairs]
 
@@ -146,8 +144,7 @@ class KindTopics:
 
 
 def described_kind(title: str, text: str) -> str:
-    """Return what a text calls its title in the first sentence, as a noun: "film"; '' where it does
-    not.
+    """Return the noun, "film", that a text's first sentence calls its title; '' where it does not.
 
     Read are "Dawn is a 1966 film by", "Dawn, a film, was" and "The film Dawn was".
     """

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from inference.indexes.hierarchy.graph import Rows
 from inference.indexes.hierarchy.index import HierarchyIndex, ScoredQuestion
+from inference.retrieval.passages import Rows
 from models.formats.planning import one_line
 from models.formats.records import QuestionRecord
 from models.formats.topics import BOUNDS, Choice, ChoiceLevel

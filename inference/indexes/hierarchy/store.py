@@ -248,9 +248,7 @@ class HierarchyStore:
         )
 
     def counts(self) -> dict[str, int]:
-        """Return documents, chunks, chunks that wait, chunks without a fact, and what was
-        dropped.
-        """
+        """Return how many documents, chunks, sentences, facts there are, and what was dropped."""
         one = self._connection.execute
         counts = {
             "documents": one("SELECT COUNT(*) FROM documents").fetchone()[0],

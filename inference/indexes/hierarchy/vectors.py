@@ -19,9 +19,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def label_key(text: str) -> str:
-    """Return a topic's name without case, accents, articles and punctuation; those that agree are
-    one.
-    """
+    """Return a topic's name without case, accents, articles and punctuation."""
     return condition_key(text)
 
 
@@ -52,9 +50,7 @@ class VectorTables:
         return _matrix([blob for (blob,) in rows], dimension)
 
     def labels(self, level: str, dimension: int) -> tuple[list[str], FloatArray]:
-        """Return names of a level's topics as `label_key` gives them, in order, and their
-        vectors.
-        """
+        """Return the names of a level's topics by `label_key`, in order, and their vectors."""
         rows = self._connection.execute(
             "SELECT name, vector FROM labels WHERE level = ? ORDER BY name", (level,)
         ).fetchall()
@@ -109,8 +105,7 @@ def alike_pairs(
     vectors: FloatArray,
     threshold: float,
 ) -> list[tuple[str, str, float]]:
-    """Return pairs of a new name and another, similar by at least `threshold`; each pair once, in
-    order.
+    """Return pairs of a new name and another, similar by `threshold` or more, each once, in order.
 
     names: all names, or the other new ones, with vectors [n, d] of length 1. A new name is paired
     with its `NEIGHBOURS` nearest at most. Names with other numbers in them ("1980s", "1990s") are

@@ -124,8 +124,7 @@ class Entry:
 
 
 def condition_key(text: str) -> str:
-    """Return a key under which near-identical texts agree: no case, accents, articles or
-    punctuation.
+    """Return a text without case, accents, articles and punctuation, to tell near-identical ones.
 
     Words and their order stay: 'X; date of birth' and 'X; date of death' are two conditions.
     """

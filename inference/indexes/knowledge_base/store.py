@@ -57,8 +57,7 @@ class OutputLog:
         self.outputs.update((output.id, output) for output in new)
 
     def missing(self, passages: Sequence[Passage]) -> tuple[list[Passage], int]:
-        """Return the documents that no output is known of, each id once, and how many were known
-        already.
+        """Return the documents without an output, each id once, and how many have one.
 
         Raises:
             DuplicateDocumentError: an id that stands for two different documents.

@@ -1,5 +1,6 @@
-"""The exports of a component, and a check that each computes what the component does."""
+"""The exports of a component: what each needs and holds, and a check that it computes the same."""
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,13 +8,15 @@ from typing import Any, Literal
 
 import torch
 from peft import PeftModel
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+from tokenizers import processors
 from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from common.errors import UserError
+from inference.engines.component_loader import layer_tensors, prefix_states
 from inference.engines.contract import Request, Sampling
-from inference.engines.prefix import PEFT_FOLDER, PREFIX_FILE
 from inference.engines.served import collate_requests, to_subgraphs
-from inference.exports.models import ExportError
 from inference.opening.components import (
     Component,
     conditions_requests,
@@ -24,7 +27,8 @@ from inference.opening.components import (
 from inference.retrieval.passages import Passage
 from models.condition_extractor import COMPONENT as TRI_RAG
 from models.condition_extractor import Adaptation, ConditionExtractor
-from models.files.backbone import load_backbone, load_tokenizer
+from models.files.backbone import DTYPES, backbone_id, load_backbone, load_tokenizer
+from models.files.checkpoint import CONFIG_FILE, FORMAT_VERSION, check_backbone, write_json
 from models.files.sentence_encoder import load_sentence_encoder
 from models.files.text_table import TextFeatures
 from models.formats.helpers import decompose_prompt
@@ -32,13 +36,13 @@ from models.formats.planning import History, HistoryStep
 from models.formats.records import Task
 from models.formats.triples import Triple
 from models.graph_llm import COMPONENT as RAS
-from models.graph_llm import GraphLLM, GraphLLMConfig, load_graph_encoder
+from models.graph_llm import GRAPH_ENCODER_FILE, GraphLLM, GraphLLMConfig, load_graph_encoder
 from models.helper import COMPONENT as HELPER
 from models.helper import Helper
-from models.parts.adapters import ADAPTER_WEIGHTS
+from models.parts.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from models.parts.graph import GraphBatch
-from models.parts.prefix_tuning import PROMPT_EMBEDDINGS
-from models.text_to_triples import TextToTriples
+from models.parts.prefix_tuning import PROMPT_EMBEDDINGS, save_prefix
+from models.text_to_triples import MODEL_FOLDER, TextToTriples
 
 Target = Literal["hf", "peft", "prefix", "graph"]
 TARGETS: tuple[Target, ...] = ("hf", "peft", "prefix", "graph")
@@ -61,6 +65,81 @@ STEPS = (
 NEW_TOKENS = 32
 Source = GraphLLM | TextToTriples | ConditionExtractor | Helper
 Inputs = dict[str, Tensor]
+COMPONENT = "graph_encoder"
+PREFIX_FILE = "prefix.safetensors"
+PEFT_FOLDER = "peft"
+# What `load_graph_encoder` and whoever places the graph token must know.
+KEPT = ("graph", "encoder", "graph_position", "compare_dates", "backbone", "backbone_id")
+
+
+class ExportError(UserError, RuntimeError):
+    """A component cannot be exported as asked, or what was written differs from it."""
+
+
+def write_graph_encoder(folder: Path, config: Mapping[str, Any], out: Path) -> None:
+    """Write `graph_encoder.safetensors` and a `config.json` with its sizes and sentence encoder."""
+    shutil.copyfile(folder / GRAPH_ENCODER_FILE, out / GRAPH_ENCODER_FILE)
+    kept = {name: config[name] for name in KEPT}
+    settings = {"component": COMPONENT, "format_version": FORMAT_VERSION, **kept}
+    write_json(out / CONFIG_FILE, settings)
+
+
+def write_merged(folder: Path, config: Mapping[str, Any], out: Path, dtype: str) -> None:
+    """Write the whole language model, adapters added into its weights, and its tokenizer, which
+    puts BOS in front by itself: components were trained with it, and servers take a text as it is.
+
+    dtype: of the written weights; "auto" is the backbone's own. The sum is made in float32.
+
+    Raises:
+        BackboneMismatchError: the backbone's name now means another model.
+    """
+    if config["lora_rank"] == 0:
+        model, tokenizer = _load(str(folder / MODEL_FOLDER), None)
+        stored = model.dtype
+    else:
+        model, tokenizer = _load(config["backbone"], config["backbone_revision"])
+        check_backbone(config, backbone_id(model), folder)
+        stored = model.dtype
+        adapted = PeftModel.from_pretrained(model.float(), str(folder))
+        model = adapted.merge_and_unload()  # type: ignore[operator]
+    model.to(DTYPES.get(dtype, stored)).save_pretrained(out)  # type: ignore[arg-type]
+    if not model.config.is_encoder_decoder:
+        _add_bos_by_itself(tokenizer)
+    tokenizer.save_pretrained(out)
+
+
+def _add_bos_by_itself(tokenizer: PreTrainedTokenizerBase) -> None:
+    bos, bos_id = tokenizer.bos_token, tokenizer.bos_token_id
+    if bos_id is None or tokenizer("a")["input_ids"][0] == bos_id:
+        return
+    backend: Any = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
+    first = processors.TemplateProcessing(
+        single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, bos_id)]
+    )
+    kept = [backend.post_processor] if backend.post_processor else []
+    backend.post_processor = processors.Sequence([*kept, first])
+
+
+def _load(name: str, revision: str | None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    return load_backbone(name, "auto", revision), load_tokenizer(name, revision)
+
+
+def write_prefix(folder: Path, config: Mapping[str, Any], out: Path) -> None:
+    """Write `prefix.safetensors` (per layer l: `k.l` and `v.l`, [n, key heads, head size], float32)
+    and the folder `peft`, which `PeftModel.from_pretrained` reads.
+
+    Raises as `prefix_states`.
+    """
+    whole = prefix_states(folder, config)
+    save_file(layer_tensors(whole), out / PREFIX_FILE, metadata={"format": "pt"})
+    (out / PEFT_FOLDER).mkdir()
+    save_prefix(whole, str(config["backbone"]), out / PEFT_FOLDER)
+
+
+def write_adapter(folder: Path, out: Path) -> None:
+    """Write the LoRA adapter alone, as PEFT and vLLM load it."""
+    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+        shutil.copyfile(folder / name, out / name)
 
 
 def targets_of(folder: Path, config: Mapping[str, Any]) -> tuple[Target, ...]:
@@ -100,9 +179,7 @@ def check_out(out: Path, marker: str) -> None:
 
 
 def sample_requests(component: Component) -> list[Request]:
-    """Return the passages for an extractor, questions for a helper, plans and answers of growing
-    histories for RAS.
-    """
+    """Return requests: passages, questions for a helper, plans and answers for RAS."""
     if component.config["component"] == HELPER:
         ask = helper_requests(component)
         return [ask(decompose_prompt(text)) for text in (QUESTION, *(p.text for p in PASSAGES))]
@@ -170,9 +247,7 @@ def _written(component: Component, target: Target, out: Path) -> nn.Module:
 
 
 def _inputs(source: Source, requests: Sequence[Request]) -> list[Inputs]:
-    """Return what `generate` is given each time: ids, or embeddings with the graph token in its
-    place.
-    """
+    """Return the inputs of `generate`: ids, or embeddings with the graph token in its place."""
     inputs: list[Inputs] = []
     features = _features(source) if isinstance(source, GraphLLM) else None
     for request in requests:
