@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock
 from safetensors import SafetensorError
 
 from common.errors import UserError
-from common.files import is_disk_full
+from common.files import is_disk_full, is_too_large, remove_leftovers
 
 CACHE_VARIABLE = "TRIVIUM_CACHE"
 
@@ -45,6 +46,25 @@ def check_cache_room(folder: Path, needed_bytes: int) -> None:
 
 
 @contextmanager
+def only_writer(folder: Path, needed_bytes: int = 0) -> Iterator[None]:
+    """Make this process the only one that writes a cached folder while the block runs.
+
+    Another one waits here and then finds the folder whole; what killed ones left of it is removed.
+
+    Args:
+        needed_bytes: as in `cache_errors`.
+
+    Raises:
+        CacheFolderError: the folder around it cannot be written.
+    """
+    with cache_errors(folder.parent, needed_bytes):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            remove_leftovers(folder)
+            yield
+
+
+@contextmanager
 def cache_errors(folder: Path, needed_bytes: int = 0) -> Iterator[None]:
     """Turn what the system refuses while the block writes into `folder` into CacheFolderError.
 
@@ -56,6 +76,8 @@ def cache_errors(folder: Path, needed_bytes: int = 0) -> Iterator[None]:
     except (OSError, NotImplementedError, SafetensorError) as error:
         if is_disk_full(error):
             raise _disk_full(folder, needed_bytes, None) from error
+        if is_too_large(error):
+            raise _too_large(folder, needed_bytes) from error
         if isinstance(error, OSError) and error.errno is None:
             # Not the system's: a library that did not find what it was to read.
             raise
@@ -73,4 +95,12 @@ def _disk_full(folder: Path, needed: int, free: int | None) -> CacheFolderError:
     return CacheFolderError(
         f"the disk of the cache folder {folder} is full: {about}{left}. Free some space, or set "
         f"{CACHE_VARIABLE} to a folder on another disk."
+    )
+
+
+def _too_large(folder: Path, needed: int) -> CacheFolderError:
+    about = f": about {needed / 1e6:.0f} MB are needed" if needed else ""
+    return CacheFolderError(
+        f"the cache folder {folder} takes no file so large{about}. Lift the limit (ulimit -f), or "
+        f"set {CACHE_VARIABLE} to a folder on another disk."
     )

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -177,7 +177,16 @@ def file_sha256(*paths: str | Path) -> str:
 
 def is_disk_full(error: Exception) -> bool:
     """Return whether an error of the system or of safetensors means that a disk is full."""
+    return _is_one_of(error, DISK_FULL)
+
+
+def is_too_large(error: Exception) -> bool:
+    """Return whether such an error means a file beyond the limit of the user or the disk."""
+    return _is_one_of(error, (errno.EFBIG,))
+
+
+def _is_one_of(error: Exception, codes: Sequence[int]) -> bool:
     # Safetensors wraps the system's error in one of its own and keeps only the text.
-    return getattr(error, "errno", None) in DISK_FULL or any(
-        f"os error {code}" in str(error) for code in DISK_FULL
+    return getattr(error, "errno", None) in codes or any(
+        f"os error {code}" in str(error) for code in codes
     )

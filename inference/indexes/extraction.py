@@ -5,6 +5,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -56,12 +57,19 @@ class CacheError(UserError, RuntimeError):
     """A file that cannot serve as the cache; the message names it and the remedy."""
 
 
-def _cache_error(path: str | Path | None, error: Exception) -> CacheError:
-    reason = getattr(error, "strerror", None) or error
-    return CacheError(
-        f"{path}: cannot be used as the cache of extracted triples ({reason}). Name another file "
-        "with --cache, or remove this one; TRIVIUM_CACHE moves all caches."
-    )
+@contextmanager
+def _cache_errors(path: str | Path | None) -> Iterator[None]:
+    """Turn what SQLite and the system refuse while the block runs into CacheError."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
+        is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        remedy = "free some space" if is_full else "remove this one"
+        raise CacheError(
+            f"{path}: cannot be used as the cache of extracted triples ({reason}). Name another "
+            f"file with --cache, or {remedy}; TRIVIUM_CACHE moves all caches."
+        ) from error
 
 
 class TripleCache:
@@ -74,16 +82,19 @@ class TripleCache:
         """Open or create the cache; `path` None keeps it in memory.
 
         `model` tells one extractor from another, such as its checkpoint's fingerprint. Raises
-        CacheError for a file that is no such cache.
+        CacheError for a file that is no such cache, as the methods do for a damaged one.
         """
         self.model = model
-        try:
+        self.path = path
+        with _cache_errors(path):
             self._connection = _connect(path)
-        except (sqlite3.Error, OSError) as error:
-            raise _cache_error(path, error) from error
 
     def get(self, keys: Sequence[str]) -> dict[str, list[Triple]]:
         """Triples of those passages that were extracted before, by key."""
+        with _cache_errors(self.path):
+            return self._read(keys)
+
+    def _read(self, keys: Sequence[str]) -> dict[str, list[Triple]]:
         found: dict[str, list[Triple]] = {}
         for start in range(0, len(keys), _KEYS_PER_QUERY):
             chunk = keys[start : start + _KEYS_PER_QUERY]
@@ -101,21 +112,21 @@ class TripleCache:
             (self.model, key, json.dumps([[t.subject, t.predicate, t.object] for t in ts]), bad)
             for key, (ts, bad) in extracted.items()
         ]
-        with self._connection:
+        with _cache_errors(self.path), self._connection:
             self._connection.executemany("INSERT OR REPLACE INTO extracted VALUES (?,?,?,?)", rows)
 
     def malformed(self) -> int:
         """Pieces of this model's output that were no triple, over everything stored."""
-        row = self._connection.execute(
-            "SELECT COALESCE(SUM(malformed), 0) FROM extracted WHERE model = ?", (self.model,)
-        ).fetchone()
-        return int(row[0])
+        return self._number("COALESCE(SUM(malformed), 0)")
 
     def __len__(self) -> int:
-        row = self._connection.execute(
-            "SELECT COUNT(*) FROM extracted WHERE model = ?", (self.model,)
-        ).fetchone()
-        return int(row[0])
+        return self._number("COUNT(*)")
+
+    def _number(self, of: str) -> int:
+        """Return a sum or a count over this model's rows."""
+        query = f"SELECT {of} FROM extracted WHERE model = ?"
+        with _cache_errors(self.path):
+            return int(self._connection.execute(query, (self.model,)).fetchone()[0])
 
     def close(self) -> None:
         """Release the file."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 import transformers
-from filelock import FileLock
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -25,9 +24,9 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from common.cache import cache_errors, cache_folder, check_cache_room
+from common.cache import cache_folder, check_cache_room, only_writer
 from common.errors import UserError
-from common.files import atomic_directory, remove_leftovers
+from common.files import atomic_directory
 from models.files.checkpoint import write_json
 
 logger = logging.getLogger(__name__)
@@ -80,15 +79,11 @@ def converted_smollm2() -> Path:
     folder = cache_folder() / f"{SMOLLM2_PACKAGE}-{version}" / SMOLLM2
     if _fits(folder, maker):
         return folder
-    with cache_errors(folder.parent, CONVERTED_BYTES):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        # A second process waits here and then finds the folder whole.
-        with FileLock(f"{folder}.lock"):
-            remove_leftovers(folder)
-            if not _fits(folder, maker):
-                check_cache_room(folder.parent, CONVERTED_BYTES)
-                logger.info("Converting %s (once) into %s", gguf.name, folder)
-                _convert_gguf(gguf, folder, maker)
+    with only_writer(folder, CONVERTED_BYTES):
+        if not _fits(folder, maker):
+            check_cache_room(folder.parent, CONVERTED_BYTES)
+            logger.info("Converting %s (once) into %s", gguf.name, folder)
+            _convert_gguf(gguf, folder, maker)
     return folder
 
 

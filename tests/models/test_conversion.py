@@ -144,6 +144,21 @@ def test_a_disk_that_fills_up_is_told(conversion: Conversion, failure: Exception
     convert()
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        OSError(errno.EFBIG, "File too large"),
+        SafetensorError("I/O error: File too large (os error 27)"),
+    ],
+)
+def test_a_limit_on_the_size_of_files_is_told(conversion: Conversion, failure: Exception) -> None:
+    conversion.failure = failure
+    assert "about 545 MB are needed. Lift the limit (ulimit -f)" in told("takes no file so large")
+    assert [path.name for path in parent().iterdir()] == ["smollm2.lock"]
+    conversion.failure = None
+    convert()
+
+
 def test_room_is_looked_for_first(conversion: Conversion, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: Usage(1, 1, 10_000_000))
     assert "about 545 MB are needed there and 10 MB are free" in told("is full")

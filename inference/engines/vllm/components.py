@@ -11,7 +11,7 @@ from peft import PeftConfig
 from safetensors.torch import save_file
 from transformers import AutoConfig, GenerationConfig
 
-from common.cache import cache_errors, cache_folder
+from common.cache import cache_folder, only_writer
 from common.files import atomic_directory
 from inference.engines.component_loader import (
     ComponentLoader,
@@ -109,8 +109,11 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         path = prefix_path(self.prefix_folder, prefix)
         if not path.is_file():
             states = prefix_states(folder, read_component_config(folder), adapter)
-            with cache_errors(self.prefix_folder), atomic_directory(path.parent) as target:
-                save_file(layer_tensors(states), target / path.name, metadata={"format": "pt"})
+            with only_writer(path.parent):
+                if not path.is_file():
+                    with atomic_directory(path.parent) as target:
+                        tensors = layer_tensors(states)
+                        save_file(tensors, target / path.name, metadata={"format": "pt"})
         return prefix
 
     def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> VLLMServed:
