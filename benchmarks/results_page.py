@@ -34,7 +34,7 @@ README_TEMPLATE = "readme_results.md.j2"
 README_TABLE = re.compile(r"(<!-- results: begin -->\n)(.*?)(<!-- results: end -->)", re.DOTALL)
 EVALUATIONS = "evaluations"
 WITHOUT = "__no_derived"
-FOCUSED = "__focused"
+ALL_FACTS = "__all_facts"
 BASELINE = "ras_no_planning"
 TITLES = {"2wikimultihopqa": "2WikiMultihopQA", "hotpotqa": "HotpotQA", "musique": "MuSiQue"}
 ALL_TYPES = "all"
@@ -78,7 +78,7 @@ class QuestionSet:
     @property
     def loops(self) -> list[str]:
         """Loops without the variants that they are set beside."""
-        return [name for name in self.runs if not name.endswith((WITHOUT, FOCUSED))]
+        return [name for name in self.runs if not name.endswith((WITHOUT, ALL_FACTS))]
 
     @cached_property
     def compared(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class QuestionSet:
     @cached_property
     def focused(self) -> list[dict[str, Any]]:
         """F1 with all facts of each passage and with focused extraction, as `ablated`."""
-        pairs = [(loop, loop + FOCUSED) for loop in self.loops if loop + FOCUSED in self.runs]
+        pairs = [(loop + ALL_FACTS, loop) for loop in self.loops if loop + ALL_FACTS in self.runs]
         return [row for pair in pairs for row in self._paired(*pair)]
 
     def _paired(self, lacking: str, having: str) -> Iterator[dict[str, Any]]:

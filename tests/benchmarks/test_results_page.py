@@ -144,12 +144,13 @@ def test_every_record_says_how_it_was_made_or_that_it_is_not_known() -> None:
 
 @pytest.fixture
 def evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Recorded evaluations over one data set: three loops, one of them without the rule too."""
+    """Recorded evaluations over one data set: three loops, of one of them its variants too."""
     runs = {
         "none": [0, 0, 0, 1],
         "ras_no_planning": [1, 0, 0, 0],
         "ras": [1, 1, 1, 0],
         "ras__no_derived": [0, 1, 0, 0],
+        "ras__all_facts": [0, 0, 1, 0],
     }
     for name, right in runs.items():
         ems = [float(em) for em in right] * 5
@@ -179,6 +180,15 @@ def test_tables_of_evaluations_are_computed_from_predictions(evaluated: Path) ->
     assert "were looked at after each stage" in text and "ras/), rule included |" in text
     assert "none/), rule included" not in text and "MuSiQue, " not in text
     assert "F1 of `ras` over no retrieval (derived comparisons included) | 0.120 | 0.500" in text
+
+
+def test_what_focused_extraction_carries_is_paired(evaluated: Path) -> None:
+    [group] = page.read_sets(page.read_records(evaluated))
+    assert group.loops == ["none", "ras", "ras_no_planning"]
+    assert [row["type"] for row in group.focused] == ["all", "bridge", "comparison"]
+    row = group.focused[0]
+    assert (row["without"]["mean"], row["with"]["mean"]) == (0.25, 0.75)
+    assert row["gain"]["difference"] == 0.5
 
 
 def test_predictions_and_results_that_disagree_are_refused(evaluated: Path) -> None:
