@@ -169,6 +169,10 @@ class TripleExtractor:
         known.update(zip(tasks, found, strict=True))
         return [known[key] for key in keys]
 
+    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+        """Return the passages that are read in part, as far as that is counted; here none."""
+        return []
+
     def close(self) -> None:
         """Release the cache."""
         self.cache.close()
