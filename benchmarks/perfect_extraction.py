@@ -66,6 +66,10 @@ class AnnotatedExtractor:
         known = [self.facts.get(passage_key(passage), []) for passage in passages]
         return [list(dict.fromkeys([*a, *b])) for a, b in zip(known, found, strict=True)]
 
+    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+        """Return the passages that the extractor reads in part."""
+        return self.extractor.cut(passages, subquery)
+
     def close(self) -> None:
         """Close the extractor."""
         self.extractor.close()

@@ -95,6 +95,11 @@ def gold_figures(
 async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
     """Read each passage for its subquery and write the lines of --asked with what was found."""
     asked = list(itertools.islice(read_records(arguments.asked, AskedPassage), arguments.limit))
+    if not asked:
+        raise EmptyCorpusError(
+            f"{arguments.asked}: there is no asked passage in it; list what subqueries may find "
+            "with data_gen/build_subq.py --asked"
+        )
     component = open_helper(arguments.passage_reader, READER_ADAPTER)
     options, adapters = engine_options_from(arguments), {READER_ADAPTER: component.folder}
     engine = build_engine(options, backbone=component.backbone, adapters=adapters)
@@ -114,6 +119,7 @@ async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
             "passages": len(read),
             "read_now": len(extractor.cache) - cached,
             "with_triples": sum(bool(one.triples) for one in read),
+            "cut": sum(bool(extractor.cut([one.passage], one.subquery)) for one in read),
             "seconds": time.perf_counter() - start,
         }
     finally:

@@ -17,7 +17,7 @@ from models.facts.subqueries import answered_triple, asked_relation
 from models.formats.grammars import reading_grammar
 from models.formats.passages import AskedPassage, passage_key
 from models.formats.prompts import passage_text
-from models.formats.reading import parse_reading, reading_prompt
+from models.formats.reading import parse_reading, passage_of, reading_prompt
 from models.formats.triples import Triple, parse_triples
 
 _SCHEMA = """
@@ -183,6 +183,10 @@ class TripleExtractor:
         known.update(zip(tasks, found, strict=True))
         return [known[key] for key in keys]
 
+    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+        """Return the passages that are read in part, as far as that is counted; here none."""
+        return []
+
     def close(self) -> None:
         """Release the cache."""
         self.cache.close()
@@ -237,6 +241,10 @@ class Extractor(Protocol):
         """Return the triples of each passage, in order, see `TripleExtractor.extract`."""
         ...
 
+    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+        """Return those of the passages that are too long to be read whole."""
+        ...
+
     def close(self) -> None:
         """Release the files of what was extracted before."""
         ...
@@ -259,13 +267,16 @@ class FocusedExtractor(TripleExtractor):
         make_prompt_request: Callable[[str], Request],
         cache: TripleCache,
         grounded: bool = True,
+        fitted: Callable[[str], str] = str,
     ) -> None:
         """make_prompt_request: of a `reading_prompt`. grounded: hold answers to the passage's
-        words; a remote engine cannot.
+        words; a remote engine cannot. fitted: a prompt as the model reads it, without the
+        sentences that are too many.
         """
         super().__init__(engine, self._unfocused, cache)
         self.make_prompt_request = make_prompt_request
         self.grounded = grounded
+        self.fitted = fitted
         self.with_logprobs = False
 
     @staticmethod
@@ -285,12 +296,23 @@ class FocusedExtractor(TripleExtractor):
         return hashlib.sha256(AskedPassage(subquery, passage).key.encode()).hexdigest()
 
     def request(self, passage: Passage, subquery: str) -> Request:
-        """Return the request to read a passage."""
-        text = passage_text(passage.title, passage.text)
-        request = self.make_prompt_request(reading_prompt(subquery, text))
+        """Return the request to read a passage, held to what is read of it."""
+        prompt = self.fitted(_prompt(passage, subquery))
+        request = self.make_prompt_request(prompt)
         sampling = replace(request.sampling, logprobs=self.with_logprobs)
-        constraint = Constraint(grammar=reading_grammar(text)) if self.grounded else None
+        grammar = reading_grammar(passage_of(prompt))
+        constraint = Constraint(grammar=grammar) if self.grounded else None
         return replace(request, sampling=sampling, constraint=constraint)
+
+    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+        """Return the passages of which the reader's budget holds a part; none without a subquery.
+
+        Known from their length alone, so that a reading out of the cache counts too.
+        """
+        if not subquery.strip():
+            return []
+        prompts = {passage: _prompt(passage, subquery.strip()) for passage in passages}
+        return [p for p, prompt in prompts.items() if self.fitted(prompt) != prompt]
 
     def read(
         self, completion: Completion, passage: Passage, subquery: str
@@ -303,6 +325,10 @@ class FocusedExtractor(TripleExtractor):
         answers = [answer for answer in reading.answers if answer.casefold() != about]
         answered = [answered_triple(subquery, a, passage.title) for a in answers]
         return list(dict.fromkeys([*answered, *reading.facts])), reading.malformed
+
+
+def _prompt(passage: Passage, subquery: str) -> str:
+    return reading_prompt(subquery, passage_text(passage.title, passage.text))
 
 
 class BothExtractors:
@@ -321,6 +347,10 @@ class BothExtractors:
             self.unfocused.extract(passages, payer),
         )
         return [list(dict.fromkeys([*a, *b])) for a, b in zip(focused, unfocused, strict=True)]
+
+    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+        """Return the passages of which the reader's budget holds a part."""
+        return self.focused.cut(passages, subquery)
 
     def close(self) -> None:
         """Release both caches."""

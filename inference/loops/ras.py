@@ -23,13 +23,14 @@ class RasSettings:
 
     top_k: passages a subquery. max_rounds: retrievals a question. max_triples: triples that a
     round keeps, chosen by `select_triples`. planning: False retrieves once with the question and
-    answers, the ablation without a planner.
+    answers, the ablation without a planner. decline: answer nothing where no round found a fact.
     """
 
     top_k: int = ReadingOptions.top_k
     max_rounds: int = ReadingOptions.max_rounds
     max_triples: int = ReadingOptions.max_triples
     planning: bool = True
+    decline: bool = False
 
 
 def as_history(trace: Trace) -> History:
@@ -64,6 +65,10 @@ class RasLoop:
         while subquery:
             trace.steps.append(await self._retrieve(subquery, trace))
             subquery = await self._next_subquery(trace)
+        note_cut(trace)
+        if self.settings.decline and trace.steps and not trace.graph:
+            trace.notes.append("declined: no passage that was found tells what was asked")
+            return trace
         history = replace(as_history(trace), no_retrieval=not trace.steps)
         trace.answer = await self.reader.answer(history, trace)
         return trace
@@ -106,26 +111,41 @@ async def extract_step(
     """The step that passages give: the closest `max_triples` of the triples new to the trace."""
     with trace.bill.stage("extract"):
         found = await extractor.extract(passages, trace.bill, subquery)
+    trace.cut_passages.update(passage.id for passage in extractor.cut(passages, subquery))
     triples = [triple for triples in found for triple in triples]
     known = [triple for step in trace.steps for triple in step.triples]
     kept = select_triples(subquery, trace.question, triples, max_triples, known)
-    cited = [cite(triple, passages, found) for triple in kept]
-    return TraceStep(subquery, passages, kept, citations=cited)
+    return TraceStep(subquery, passages, kept, citations=cite(kept, passages, found))
+
+
+def note_cut(trace: Trace) -> None:
+    """Add to the notes how many passages were too long to be read whole, where any was."""
+    if count := len(trace.cut_passages):
+        were = "passage was" if count == 1 else "passages were"
+        trace.notes.append(f"{count} {were} cut to what the reader reads")
 
 
 def cite(
-    triple: Triple, passages: Sequence[Passage], found: Sequence[Sequence[Triple]]
-) -> Citation | None:
-    """Return the sentence that states a triple, of the first passage that gave it.
+    triples: Sequence[Triple], passages: Sequence[Passage], found: Sequence[Sequence[Triple]]
+) -> list[Citation | None]:
+    """Return the sentence that states each triple, of the first passage that gave it.
 
     found: the triples of each passage. None where no sentence names what the triple is about.
     """
-    for passage, own in zip(passages, found, strict=True):
-        if triple in own:
-            sentences = split_sentences(passage.text)
-            sentence = Grounding(passage.title, sentences).sentence_of(triple)
-            return Citation(passage.id, passage.title, sentence) if sentence else None
-    return None
+    giver: dict[Triple, int] = {}
+    for place, own in enumerate(found):
+        for triple in own:
+            giver.setdefault(triple, place)
+    grounds = {
+        place: Grounding(passages[place].title, split_sentences(passages[place].text))
+        for place in {giver[triple] for triple in triples}
+    }
+    cited: list[Citation | None] = []
+    for triple in triples:
+        passage = passages[giver[triple]]
+        sentence = grounds[giver[triple]].sentence_of(triple)
+        cited.append(Citation(passage.id, passage.title, sentence) if sentence else None)
+    return cited
 
 
 class StaticRasLoop:
@@ -146,6 +166,7 @@ class StaticRasLoop:
             record.question, passages, trace, self.extractor, self.max_triples
         )
         trace.steps.append(step)
+        note_cut(trace)
         trace.answer = await self.reader.answer(as_history(trace), trace)
         return trace
 
@@ -153,7 +174,9 @@ class StaticRasLoop:
 def open_ras(parts: LoopParts[ReadingOptions]) -> RasLoop:
     """Open the dynamic loop, or its ablation without a planner."""
     options, planning = parts.options, parts.options.loop == "ras"
-    settings = RasSettings(options.top_k, options.max_rounds, options.max_triples, planning)
+    settings = RasSettings(
+        options.top_k, options.max_rounds, options.max_triples, planning, options.declines
+    )
     return RasLoop(parts.reader, parts.retriever(), parts.extractor, settings)
 
 

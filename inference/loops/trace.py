@@ -40,6 +40,7 @@ class Trace:
     """A loop's whole answer to one question.
 
     `notes` say what a reader should know: a history that was cut, a plan that could not be read.
+    `cut_passages` are the ids of those that were too long to be read whole.
     `error` is set when the loop failed; the answer is then empty.
     """
 
@@ -49,6 +50,7 @@ class Trace:
     notes: list[str] = field(default_factory=list)
     bill: Bill = field(default_factory=Bill)
     error: str | None = None
+    cut_passages: set[str] = field(default_factory=set)
 
     @property
     def graph(self) -> list[Triple]:
@@ -63,6 +65,7 @@ class Trace:
             "steps": [_step_json(step) for step in self.steps],
             "graph": [_triple_json(triple) for triple in self.graph],
             "notes": self.notes,
+            **({"cut_passages": len(self.cut_passages)} if self.cut_passages else {}),
             "error": self.error,
             "bill": {**asdict(self.bill), "weighted_tokens": self.bill.weighted_tokens},
         }

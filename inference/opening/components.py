@@ -26,7 +26,7 @@ from models.formats.reading import READING_INSTRUCTION
 from models.formats.records import HelperTask, Task
 from models.graph_llm import GraphLLMConfig
 from models.helper import HelperConfig, read_helper_config
-from models.processors.passages import PassageProcessor
+from models.processors.passages import InstructionProcessor, PassageProcessor
 from models.text_to_triples import TextToTriplesConfig
 
 MAX_PROMPTED_TRIPLES_TOKENS = 512
@@ -88,13 +88,17 @@ def conditions_requests(component: Component) -> RequestMaker:
     return _passage_requests(processor, EXTRACTOR_ADAPTER)
 
 
+def helper_processor(component: Component) -> InstructionProcessor:
+    """Return what turns prompts into a helper's ids, as in its training."""
+    return HelperConfig.read(component.folder).processor(_tokenizer(component))
+
+
 def helper_requests(component: Component) -> Callable[[str], Request]:
     """Return the requests to a helper, for prompts as its format in models/formats/ makes them.
 
     The adapter's name is the helper's task, under which an engine is to serve it.
     """
-    settings = HelperConfig.read(component.folder)
-    processor = settings.processor(_tokenizer(component))
+    settings, processor = HelperConfig.read(component.folder), helper_processor(component)
     sampling = Sampling(max_new_tokens=settings.max_output_tokens)
 
     def make_request(prompt: str) -> Request:

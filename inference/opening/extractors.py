@@ -24,6 +24,7 @@ from inference.indexes.hierarchy.kinds import KindTopics
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
 from inference.opening.components import (
     Component,
+    helper_processor,
     helper_requests,
     open_helper,
     prompted_reading_request,
@@ -75,11 +76,14 @@ def open_focused_extractor(
     """
     if isinstance(component, Component):
         make_request, name = helper_requests(component), component.fingerprint
+        fitted = helper_processor(component).fitted
     else:
         make_request, name = prompted_reading_request, f"prompted {component}"
+        fitted = str
     path = cache or cache_folder() / "triples.sqlite"
     name = f"read {name}{'' if grounded else ' ungrounded'}"
-    return FocusedExtractor(engine, make_request, TripleCache(path, name), grounded=grounded)
+    cache_of_reader = TripleCache(path, name)
+    return FocusedExtractor(engine, make_request, cache_of_reader, grounded=grounded, fitted=fitted)
 
 
 @dataclass(frozen=True)

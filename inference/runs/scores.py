@@ -149,6 +149,7 @@ def summarise(
         **{name: sum(bill[name] for bill in bills) for name in COSTS},
         "seconds": seconds,
         "errors": sum(row["error"] is not None for row in rows),
+        "cut_passages": sum(row.get("cut_passages", 0) for row in rows),
         "stages": count_stages(row["stage"] for row in rows),
     }
 
@@ -169,7 +170,7 @@ def show(results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
     ]
     stages.append(["all", *results["stages"].values()])
     print_table("Where questions ended", ["type", *results["stages"]], stages)
-    costs = (*COSTS, "seconds", "errors")
+    costs = (*COSTS, "seconds", "errors", "cut_passages")
     print_table("Cost", list(costs), [[results[name] for name in costs]])
 
 

@@ -21,10 +21,14 @@ COPIED = 0.6
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text on one line each, nothing left out."""
     folded = one_line(text)
-    ends = [match.end() for match in _SENTENCE_END.finditer(folded)]
-    borders = [0, *ends, len(folded)]
+    borders = [0, *sentence_ends(folded)]
     parts = (folded[start:end].strip() for start, end in pairwise(borders))
     return [part for part in parts if part]
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Return the position behind each sentence of a text and the white space after it."""
+    return [*(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
 
 
 class Grounding:

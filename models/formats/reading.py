@@ -11,6 +11,7 @@ from models.formats.records import Record
 from models.formats.triples import Triple, format_triples, parse_triples
 
 SEPARATOR = "; "
+_PASSAGE = "Passage: "
 # The end of a line ends an answer too, whatever it was cut before.
 _SEPARATED = re.compile(r";(?:\s+|$)")
 READING_INSTRUCTION = (
@@ -80,7 +81,12 @@ def reading_prompt(question: str, passage: str) -> str:
     and again behind it, where the answer begins. passage: as `passage_text` gives it.
     """
     asked = f"Question: {one_line(question)}"
-    return f"{asked}\nPassage: {one_line(passage)}\n{asked}\nAnswer:\n"
+    return f"{asked}\n{_PASSAGE}{one_line(passage)}\n{asked}\nAnswer:\n"
+
+
+def passage_of(prompt: str) -> str:
+    """Return the passage in a prompt that `reading_prompt` made."""
+    return prompt.split("\n", 2)[1].removeprefix(_PASSAGE)
 
 
 def format_reading(reading: Reading) -> str:

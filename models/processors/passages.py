@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from transformers import PreTrainedTokenizerBase
 
 from common.errors import UserError
+from models.facts.grounding import sentence_ends
 from models.formats.conditions import ConditionTriplet, format_conditions
 from models.formats.prompts import conditions_prompt, triples_prompt
 from models.formats.records import ConditionSample, InstructionSample, TriplesSample
@@ -234,7 +235,7 @@ class InstructionProcessor(PassageProcessor[str]):
     """Turns whole prompts and their labels into ids for a helper.
 
     A prompt is lines, of which the passages are the long ones and the last says what to write. One
-    that is too long loses the ends of its longest lines; a label is never cut.
+    that is too long loses the last sentences of its longest lines; a label is never cut.
     """
 
     def prompt(self, text: str) -> str:
@@ -246,17 +247,23 @@ class InstructionProcessor(PassageProcessor[str]):
         return "\n".join(items)
 
     def encode_prompt(self, text: str) -> PassagePrompt:
-        """Encode a prompt; lines are cut at the greatest common width that fits the limit."""
-        ids = self._prompt_ids(text)
-        if len(ids) <= self.max_input_tokens:
-            return PassagePrompt(ids, 0)
+        """Encode a prompt as `fitted` gives it."""
+        kept = self.fitted(text)
+        return PassagePrompt(self._prompt_ids(kept), len(text) - len(kept))
+
+    def fitted(self, text: str) -> str:
+        """Return a prompt within the limit; `cut_lines` at the greatest width that fits."""
+        if self._fits(text):
+            return text
         fits, too_wide = 0, max(map(len, text.split("\n")))
         while too_wide - fits > 1:
             middle = (fits + too_wide) // 2
-            within = len(self._prompt_ids(cut_lines(text, middle))) <= self.max_input_tokens
+            within = self._fits(cut_lines(text, middle))
             fits, too_wide = (middle, too_wide) if within else (fits, middle)
-        kept = cut_lines(text, fits)
-        return PassagePrompt(self._prompt_ids(kept), len(text) - len(kept))
+        return cut_lines(text, fits)
+
+    def _fits(self, text: str) -> bool:
+        return len(self._prompt_ids(text)) <= self.max_input_tokens
 
     def encode_sample(self, sample: InstructionSample) -> dict[str, Any]:
         """Encode a training sample, see `encode`. Raises LabelCutError."""
@@ -264,6 +271,17 @@ class InstructionProcessor(PassageProcessor[str]):
 
 
 def cut_lines(text: str, width: int) -> str:
-    """The text with every line cut after `width` characters, without white space at the cut."""
-    lines = text.split("\n")
-    return "\n".join(line if len(line) <= width else line[:width].rstrip() for line in lines)
+    """Return the text with no line wider than `width` characters, each cut behind a sentence.
+
+    A line whose first sentence is wider is cut at the width; no white space is left at a cut.
+    """
+    return "\n".join(_cut_line(line, width) for line in text.split("\n"))
+
+
+def _cut_line(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    kept = [line[:end].rstrip() for end in sentence_ends(line)]
+    return max((part for part in kept if len(part) <= width), key=len, default="") or (
+        line[:width].rstrip()
+    )

@@ -1,15 +1,19 @@
 """The loops' control flow, with a model that says what the test wants."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import EngineError, Request
-from inference.indexes.extraction import TripleCache, TripleExtractor, held_to
+from inference.indexes.extraction import FocusedExtractor, TripleCache, TripleExtractor, held_to
 from inference.loops.baselines import NoRetrievalLoop, SingleShotLoop
 from inference.loops.model import GraphReader, ReaderInput
-from inference.loops.ras import RasLoop, RasSettings, StaticRasLoop
+from inference.loops.ras import RasLoop, RasSettings, StaticRasLoop, cite
 from inference.retrieval.passages import Passage
 from inference.runs.evaluation import run_questions
+from inference.runs.scores import scored_trace, summarise
 from models.formats.grammars import plan_regex, triples_regex
 from models.formats.planning import History
 from models.formats.records import QuestionRecord, Task
@@ -90,6 +94,66 @@ async def test_an_answerer_that_finds_nothing_declines() -> None:
     trace = await make_loop(ScriptedEngine(silent), planning=False).answer(QUESTION)
     assert trace.answer == ""
     assert trace.notes == ["declined: what was found does not settle the question"]
+
+
+@pytest.mark.parametrize(("decline", "answer"), [(True, ""), (False, "Lima")])
+@pytest.mark.parametrize("planning", [True, False])
+async def test_a_loop_that_found_no_fact_declines_if_told(
+    decline: bool, answer: str, planning: bool
+) -> None:
+    def invents(request: Request) -> str:
+        prompt = request.prompt or ""
+        if "planner" in prompt:
+            return "[SUFFICIENT]"
+        return "Lima" if "answerer" in prompt else ""
+
+    trace = await make_loop(ScriptedEngine(invents), planning=planning, decline=decline).answer(
+        QUESTION
+    )
+    assert (trace.answer, len(trace.steps), trace.graph) == (answer, 1, [])
+    said = "declined: no passage that was found tells what was asked"
+    assert (said in trace.notes) == decline
+
+
+async def test_declining_leaves_what_needs_no_retrieval_and_what_found_facts() -> None:
+    def knows(request: Request) -> str:
+        return "[NO_RETRIEVAL]" if "planner" in (request.prompt or "") else "4"
+
+    assert (await make_loop(ScriptedEngine(knows), decline=True).answer(QUESTION)).answer == "4"
+    trace = await make_loop(ScriptedEngine(good_model), decline=True).answer(QUESTION)
+    assert (trace.answer, trace.notes) == ("Brill", [])
+
+
+async def test_passages_cut_by_the_reader_are_noted_once_a_question() -> None:
+    def shorter(prompt: str) -> str:
+        return prompt.replace(" directed by Ana Lis", "")
+
+    engine = ScriptedEngine(lambda r: "Ana Lis" if "answerer" in (r.prompt or "") else "[SUBQ] x")
+    cache = TripleCache(None, "test")
+    extractor = FocusedExtractor(engine, lambda p: Request(prompt=p), cache, fitted=shorter)
+    reader, passages = GraphReader(engine, text_input), [FILM, PERSON]
+    loop = RasLoop(reader, TitleRetriever(passages), extractor, RasSettings(max_rounds=2))
+    record = replace(QUESTION, context=[("Dawn", [FILM.text]), ("Ana Lis", [PERSON.text])])
+    for trace in (
+        await loop.answer(QUESTION),
+        await StaticRasLoop(reader, extractor).answer(record),
+    ):
+        assert trace.notes.count("1 passage was cut to what the reader reads") == 1
+        row = scored_trace(QUESTION, trace)
+        assert row["cut_passages"] == 1
+        assert summarise("ras", Path("x"), [row, row], 1.0)["cut_passages"] == 2
+
+
+def test_each_fact_is_cited_from_the_passage_that_gave_it() -> None:
+    other = Passage("3", "Dawn", "It rained. Dawn was directed by Bo Kern.")
+    first, second = (Triple("Dawn", "director", name) for name in ("Ana Lis", "Bo Kern"))
+    unsaid = Triple("Mars", "moon", "Phobos")
+    cited = cite([second, unsaid, first], [FILM, other], [[first], [second, first, unsaid]])
+    assert [c and (c.passage, c.sentence) for c in cited] == [
+        ("3", "Dawn was directed by Bo Kern."),
+        None,
+        ("1", FILM.text),
+    ]
 
 
 async def test_stops_after_max_rounds() -> None:

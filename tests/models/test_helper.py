@@ -13,6 +13,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 from models.files.backbone import load_backbone
 from models.files.checkpoint import BackboneMismatchError, NotACheckpointError
 from models.formats.helpers import SubqueryInput, subquery_writer_prompt
+from models.formats.reading import passage_of, reading_prompt
 from models.formats.records import InstructionSample
 from models.helper import Helper, HelperConfig
 from models.parts.loss import IGNORE_INDEX
@@ -146,6 +147,34 @@ def test_a_long_document_loses_its_end_and_no_other_line(
 def test_lines_are_cut_at_a_common_width() -> None:
     assert cut_lines("abcdef\nab cd\n", 3) == "abc\nab\n"
     assert cut_lines("abc\n", 9) == "abc\n"
+
+
+@pytest.mark.parametrize(
+    ("width", "kept"),
+    [
+        (40, "Ana came. Bo left! Did Mr. Lis stay?"),
+        (35, "Ana came. Bo left!"),
+        (18, "Ana came. Bo left!"),
+        (17, "Ana came."),
+        (9, "Ana came."),
+        (8, "Ana came"),
+    ],
+)
+def test_a_line_is_cut_behind_a_sentence(width: int, kept: str) -> None:
+    assert cut_lines("Ana came. Bo left! Did Mr. Lis stay?\nx", width) == f"{kept}\nx"
+
+
+def test_a_long_passage_keeps_the_sentences_that_fit() -> None:
+    sentences = [f"Reel {number} was lost." for number in range(40)]
+    prompt = reading_prompt("Who made Dawn?", " ".join(sentences))
+    processor = InstructionProcessor(tiny_tokenizer(), max_input_tokens=200)
+    kept = processor.fitted(prompt)
+    assert kept != prompt and processor.fitted(kept) == kept
+    read = passage_of(kept)
+    assert read.endswith("was lost.") and read == " ".join(sentences[: read.count(".")])
+    assert processor.encode_prompt(prompt).cut_characters == len(prompt) - len(kept)
+    longer = " ".join(sentences[: read.count(".") + 1])
+    assert processor.fitted(reading_prompt("Who made Dawn?", longer)) == kept
 
 
 def test_a_label_is_never_cut() -> None:
