@@ -25,7 +25,8 @@ from common.commands import command_parser
 from common.tables import emit_json, print_table
 from data_gen.facts.solving_steps import SolvingStep, solving_steps
 from evaluation.significance import bootstrap_interval, paired_bootstrap
-from inference.indexes.extraction import Extractor, Payer
+from inference.indexes.extraction import Payer
+from inference.indexes.focused import Extractor
 from inference.loops.model import GraphReader
 from inference.loops.ras import RasLoop
 from inference.loops.trace import Trace

@@ -31,7 +31,8 @@ from data_gen.samples.reading import passage_samples
 from evaluation.answers import token_f1
 from evaluation.significance import bootstrap_interval
 from inference.engines.contract import DEFAULT_CHECKPOINTS, READER_ADAPTER, T2T_ADAPTER
-from inference.indexes.extraction import FocusedExtractor, TripleExtractor, chunks
+from inference.indexes.extraction import TripleExtractor, chunks
+from inference.indexes.focused import FocusedExtractor
 from inference.opening.arguments import add_engine_arguments, command, engine_options_from
 from inference.opening.components import Component, open_helper
 from inference.opening.engine import build_engine

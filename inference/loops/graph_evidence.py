@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from inference.indexes.extraction import Extractor
+from inference.indexes.focused import Extractor
 from inference.loops.model import search_passages
 from inference.loops.trace import Trace
 from inference.retrieval.passages import Passage, Retriever

@@ -15,7 +15,7 @@ from inference.engines.contract import (
     Engine,
     EngineOptions,
 )
-from inference.indexes.extraction import Extractor
+from inference.indexes.focused import Extractor
 from inference.loops.model import MAX_ANSWER_TOKENS, GraphReader, PromptRequest
 from inference.loops.trace import Loop
 from inference.retrieval.open_retriever import RetrieverKind, build_retriever

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
-from inference.indexes.extraction import Extractor
+from inference.indexes.focused import Extractor
 from inference.loops.kind import LoopKind, LoopParts, ReadingOptions
 from inference.loops.model import GraphReader, search_passages
 from inference.loops.trace import Citation, Trace, TraceStep

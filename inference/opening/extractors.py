@@ -6,14 +6,8 @@ from pathlib import Path
 
 from common.cache import cache_folder
 from inference.engines.contract import DEFAULT_CHECKPOINTS, T2T_ADAPTER, Engine, EngineOptions
-from inference.indexes.extraction import (
-    HELD,
-    FocusedExtractor,
-    RequestMaker,
-    TripleCache,
-    TripleExtractor,
-    held_to,
-)
+from inference.indexes.extraction import HELD, RequestMaker, TripleCache, TripleExtractor, held_to
+from inference.indexes.focused import FocusedExtractor
 from inference.indexes.hierarchy.build import Chunking
 from inference.indexes.hierarchy.extraction import (
     AdapterChunkExtractor,

@@ -12,7 +12,7 @@ from inference.engines.contract import (
     Engine,
     EngineOptions,
 )
-from inference.indexes.extraction import BothExtractors, Extractor
+from inference.indexes.focused import BothExtractors, Extractor
 from inference.loops.baselines import IRCOT, NONE, REACT, SELF_ASK, SINGLE
 from inference.loops.kind import LoopKind, LoopOptions, LoopParts, OptionsError, ReadingOptions
 from inference.loops.model import GraphReader, chat_input

@@ -9,12 +9,8 @@ import pytest
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import Completion, Request, Sampling
 from inference.indexes.cost import Bill
-from inference.indexes.extraction import (
-    BothExtractors,
-    FocusedExtractor,
-    TripleCache,
-    TripleExtractor,
-)
+from inference.indexes.extraction import TripleCache, TripleExtractor
+from inference.indexes.focused import BothExtractors, FocusedExtractor
 from inference.retrieval.passages import Passage
 from models.formats.grammars import reading_grammar
 from models.formats.prompts import passage_text

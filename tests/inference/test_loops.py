@@ -7,7 +7,8 @@ import pytest
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import EngineError, Request
-from inference.indexes.extraction import FocusedExtractor, TripleCache, TripleExtractor, held_to
+from inference.indexes.extraction import TripleCache, TripleExtractor, held_to
+from inference.indexes.focused import FocusedExtractor
 from inference.loops.baselines import NoRetrievalLoop, SingleShotLoop
 from inference.loops.model import GraphReader, ReaderInput
 from inference.loops.ras import RasLoop, RasSettings, StaticRasLoop, cite

@@ -9,7 +9,7 @@ import pytest_asyncio
 from evaluation.answers import exact_match
 from inference.engines.adapters import DEFAULT_CHECKPOINTS, RAS_ADAPTER, READER_ADAPTER
 from inference.engines.contract import EngineOptions
-from inference.indexes.extraction import FocusedExtractor
+from inference.indexes.focused import FocusedExtractor
 from inference.loops.kind import ReadingOptions
 from inference.loops.ras import cite, extract_step
 from inference.loops.trace import Trace
