@@ -114,8 +114,7 @@ class ReadingOptions(LoopOptions):
     """What is said about a loop that reads the passages that it finds.
 
     `passage_reader` None prompts the backbone. `extraction` None is "all" where a text-to-triples
-    component other than the shipped one is named, and no reader. `decline` None is as `declines`
-    says.
+    component other than the shipped one is named, and no reader.
     """
 
     extraction: Annotated[
@@ -127,12 +126,12 @@ class ReadingOptions(LoopOptions):
     ] = None
     passage_reader: Annotated[Path | None, Helper("read")] = DEFAULT_CHECKPOINTS[READER_ADAPTER]
     decline: Annotated[
-        bool | None,
+        bool,
         Option(
-            "answer nothing where no round found any fact, and leave the answerer unasked; ras and "
-            "ras_no_planning (default: with --extraction focused)"
+            "answer nothing where no round found any fact, the answerer unasked; ras and "
+            "ras_no_planning"
         ),
-    ] = None
+    ] = False
 
     @property
     def extracts(self) -> Extraction:
@@ -141,11 +140,6 @@ class ReadingOptions(LoopOptions):
             return self.extraction
         own_reader = self.passage_reader != ReadingOptions.passage_reader
         return "focused" if own_reader or self.t2t == ReadingOptions.t2t else "all"
-
-    @property
-    def declines(self) -> bool:
-        """Return whether a loop that found no fact declines."""
-        return self.extracts == "focused" if self.decline is None else self.decline
 
     def uses(self, component: str) -> bool:
         """Return whether the loop needs a component, by its option's name."""

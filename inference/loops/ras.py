@@ -175,7 +175,7 @@ def open_ras(parts: LoopParts[ReadingOptions]) -> RasLoop:
     """Open the dynamic loop, or its ablation without a planner."""
     options, planning = parts.options, parts.options.loop == "ras"
     settings = RasSettings(
-        options.top_k, options.max_rounds, options.max_triples, planning, options.declines
+        options.top_k, options.max_rounds, options.max_triples, planning, options.decline
     )
     return RasLoop(parts.reader, parts.retriever(), parts.extractor, settings)
 

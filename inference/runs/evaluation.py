@@ -226,7 +226,7 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     for name in ("ras", "t2t", *kind.helpers):
         settings[name] = component_fingerprint(folders[name]) if name in folders else None
     if isinstance(options, ReadingOptions):
-        settings |= {"extraction": options.extracts, "decline": options.declines}
+        settings["extraction"] = options.extracts
     settings["derive_comparisons"] = _derives_comparisons(options)
     if kind.index and settings[kind.index]:
         settings[kind.index] = str(settings[kind.index])

@@ -4,7 +4,7 @@ from argparse import ArgumentError, ArgumentParser
 
 import pytest
 
-from inference.loops.kind import OptionsError, ReadingOptions
+from inference.loops.kind import OptionsError
 from inference.opening.loop import LOOPS, loop_kind
 from inference.opening.loop_options import add_loop_arguments, options_from
 
@@ -21,21 +21,6 @@ def test_without_options_a_loop_has_its_defaults(loop: str) -> None:
     declared = LOOPS[loop].options
     assert made == declared(loop=loop, engine=made.engine)
     assert type(made) is declared
-
-
-@pytest.mark.parametrize(
-    ("given", "declines"),
-    [
-        ([], True),
-        (["--extraction", "all"], False),
-        (["--extraction", "both"], False),
-        (["--extraction", "all", "--decline"], True),
-        (["--no-decline"], False),
-    ],
-)
-def test_a_loop_declines_with_focused_extraction(given: list[str], declines: bool) -> None:
-    options = options_from(parser().parse_args(["--loop", "ras", *given]))
-    assert isinstance(options, ReadingOptions) and options.declines == declines
 
 
 @pytest.mark.parametrize(("several", "flag"), [(False, "--loop"), (True, "--loops")])
