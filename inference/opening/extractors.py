@@ -68,12 +68,11 @@ def open_focused_extractor(
 
     grounded: hold its answers to the passage's words.
     """
+    make_request, name = prompted_reading_request, f"prompted {component}"
+    fitted: Callable[[str], str] = str
     if isinstance(component, Component):
         make_request, name = helper_requests(component), component.fingerprint
         fitted = helper_processor(component).fitted
-    else:
-        make_request, name = prompted_reading_request, f"prompted {component}"
-        fitted = str
     path = cache or cache_folder() / "triples.sqlite"
     name = f"read {name}{'' if grounded else ' ungrounded'}"
     cache_of_reader = TripleCache(path, name)

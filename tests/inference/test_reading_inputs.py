@@ -7,8 +7,12 @@ import pytest
 import pytest_asyncio
 
 from evaluation.answers import exact_match
-from inference.engines.adapters import DEFAULT_CHECKPOINTS, RAS_ADAPTER, READER_ADAPTER
-from inference.engines.contract import EngineOptions
+from inference.engines.contract import (
+    DEFAULT_CHECKPOINTS,
+    RAS_ADAPTER,
+    READER_ADAPTER,
+    EngineOptions,
+)
 from inference.indexes.focused import FocusedExtractor
 from inference.loops.kind import ReadingOptions
 from inference.loops.ras import cite, extract_step
