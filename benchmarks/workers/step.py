@@ -63,8 +63,6 @@ def build_step(contestant: Contestant, workload: Workload, settings: StepSetting
 
         return PerSampleLoopStep(workload, settings)
     if contestant.kind == "bare_lm":
-        from benchmarks.peers.bare_lm import BareLanguageModelStep
-
         return BareLanguageModelStep(workload, settings, contestant.dtype)
     from benchmarks.workers.parity import GraphLLMStep
 
