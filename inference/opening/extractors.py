@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.cache import cache_folder
-from inference.engines.contract import DEFAULT_CHECKPOINTS, T2T_ADAPTER, Engine, EngineOptions
+from inference.engines.contract import (
+    DEFAULT_CHECKPOINTS,
+    T2T_ADAPTER,
+    Engine,
+    EngineOptions,
+    Request,
+)
 from inference.indexes.extraction import HELD, RequestMaker, TripleCache, TripleExtractor, held_to
 from inference.indexes.focused import FocusedExtractor
 from inference.indexes.hierarchy.build import Chunking
@@ -68,8 +74,9 @@ def open_focused_extractor(
 
     grounded: hold its answers to the passage's words.
     """
-    make_request, name = prompted_reading_request, f"prompted {component}"
+    make_request: Callable[[str], Request] = prompted_reading_request
     fitted: Callable[[str], str] = str
+    name = f"prompted {component}"
     if isinstance(component, Component):
         make_request, name = helper_requests(component), component.fingerprint
         fitted = helper_processor(component).fitted
