@@ -23,6 +23,7 @@ from benchmarks.harness.processes import (
 )
 from benchmarks.workers.engine import CONTESTANTS, DOCUMENTS_FILE, EngineRunSettings
 from common.commands import one_line_errors
+from common.provenance import portable_path
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.engines.contract import DEFAULT_CHECKPOINTS, T2T_ADAPTER
@@ -61,7 +62,7 @@ def compare(
     return {
         "benchmark": "engines",
         **ratios(results, settings),
-        "settings": asdict(settings),
+        "settings": {**asdict(settings), "t2t": portable_path(settings.t2t)},
         "engines": {name: {"status": r.status, **r.figures} for name, r in results.items()},
     }
 
