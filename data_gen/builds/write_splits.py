@@ -12,9 +12,12 @@ from common.files import atomic_write
 from data_gen.sources.splits import SPLITS, hash_fraction, split_of
 from data_gen.streaming.files import ExternalSort, sort_key, workspace
 from models.formats.records import ConditionSample, InstructionSample, RasSample, TriplesSample
+from models.formats.retrieval import RetrievalSample
 
 logger = logging.getLogger(__name__)
-Sample = TypeVar("Sample", RasSample, TriplesSample, ConditionSample, InstructionSample)
+Sample = TypeVar(
+    "Sample", RasSample, TriplesSample, ConditionSample, InstructionSample, RetrievalSample
+)
 
 
 def write_splits(
