@@ -1,7 +1,7 @@
 """Measure how often retrieval finds the passages that questions and their hops need.
 
-    benchmarks/retrieval_recall.py --questions dev.jsonl --corpus corpus.jsonl [--question-documents]
-        --encoder minilm --encoder FOLDER
+    benchmarks/retrieval_recall.py --questions dev.jsonl --corpus corpus.jsonl \\
+        [--question-documents] --encoder minilm --encoder FOLDER
 
 Recall at 3 and 5 of BM25, of each encoder, and of BM25 fused with each encoder by reciprocal rank,
 the encoder's ranks counting as often as --dense-weights says (1: as the retriever `hybrid` does).
