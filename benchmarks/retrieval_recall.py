@@ -25,6 +25,7 @@ from common.commands import one_line_errors
 from common.tables import emit_json, print_table
 from data_gen.facts.solving_steps import solving_steps
 from evaluation.component_scores import recall_at_k
+from inference.loops.kind import LoopOptions
 from inference.opening.arguments import positive_int
 from inference.retrieval.open_retriever import RANK_CONSTANT, build_retriever
 from inference.retrieval.passages import (
@@ -110,9 +111,10 @@ def measure(
     wanted: Mapping[str, Wanted],
     encoders: Sequence[str],
     weights: Sequence[float],
+    title_weight: int,
 ) -> list[dict[str, Any]]:
     """Return a row of figures for each kind of query and each way to search."""
-    bm25 = build_retriever("bm25", corpus)
+    bm25 = build_retriever("bm25", corpus, title_weight=title_weight)
     dense = {name: build_retriever("dense", corpus, name) for name in encoders}
     rows: list[dict[str, Any]] = []
     for kind, group in wanted.items():
@@ -148,6 +150,10 @@ def _parser() -> argparse.ArgumentParser:
         "--dense-weights", type=float, nargs="+", default=[1.0], metavar="W",
         help="of the encoder's ranks in the fusion, beside 1 of BM25's (1)",
     )  # fmt: skip
+    add(
+        "--title-weight", type=positive_int, default=LoopOptions.title_weight, metavar="N",
+        help="how often BM25 counts a title (%(default)s, as in the loops)",
+    )  # fmt: skip
     add("--limit", type=positive_int, help="questions (all)")
     return parser
 
@@ -166,7 +172,8 @@ def main() -> None:
             f"error: no supporting passage of {options.questions} stands in {options.corpus}. "
             "Name the corpus of these questions, and questions with context and annotation"
         )
-    rows = measure(corpus, wanted, options.encoder or ["minilm"], options.dense_weights)
+    encoders = options.encoder or ["minilm"]
+    rows = measure(corpus, wanted, encoders, options.dense_weights, options.title_weight)
     title = f"Recall over {len(corpus)} passages"
     print_table(title, list(rows[0]), [list(row.values()) for row in rows])
     counts = {kind: len(group.queries) for kind, group in wanted.items()}

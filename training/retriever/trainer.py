@@ -112,6 +112,16 @@ class RetrieverTrainer(SentenceTransformerTrainer):
         losses = [entry["loss"] for entry in self.state.log_history if "loss" in entry]
         return sum(losses) / max(len(losses), 1)
 
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """One forward and backward of the library's."""
+        loss: torch.Tensor = super().training_step(*args, **kwargs)
+        assert self.model is not None
+        for parameter in self.model.parameters():
+            # Of a pooler that the embedding makes no use of: a checkpoint has a state of all.
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        return loss
+
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         # Resumed after its last step, a run would otherwise take one more.
         if self.control.should_training_stop or self.state.global_step >= self.state.max_steps:
