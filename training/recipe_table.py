@@ -71,7 +71,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def recipes() -> list[str]:
     """Names of the shipped recipes that have a backbone of their own."""
-    return [path.stem for path in sorted(CONFIGS.glob("*.yaml")) if "_tiny" not in path.stem]
+    stems = (path.stem for path in sorted(CONFIGS.glob("*.yaml")))
+    return [stem for stem in stems if stem.startswith(tuple(KINDS)) and "_tiny" not in stem]
 
 
 def sketch_recipe(name: str) -> Sketch:

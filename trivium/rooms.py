@@ -63,6 +63,7 @@ FLOORS = (
     "training/loop",
     "training/fit",
     "training/run",
+    "training/retriever",
     "training",
     "benchmarks/harness",
     "benchmarks/peers",

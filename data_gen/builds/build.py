@@ -46,9 +46,12 @@ from models.formats.records import (
     Record,
     TriplesSample,
 )
+from models.formats.retrieval import RetrievalSample
 
 logger = logging.getLogger(__name__)
-Sample = TypeVar("Sample", RasSample, TriplesSample, ConditionSample, InstructionSample)
+Sample = TypeVar(
+    "Sample", RasSample, TriplesSample, ConditionSample, InstructionSample, RetrievalSample
+)
 ItemT = TypeVar("ItemT", bound=Record)
 SampleT_co = TypeVar("SampleT_co", covariant=True)
 SeenT = TypeVar("SeenT", contravariant=True)

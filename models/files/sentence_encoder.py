@@ -7,12 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from common.errors import UserError
 from models.files.backbone import quiet_progress
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -68,11 +72,7 @@ class TransformerEncoder(SentenceEncoder):
 
     def __init__(self, name: str, source: str, device: str | None = None) -> None:
         """Load from a folder or a Hugging Face id; `device` None picks an accelerator if any."""
-        # Imported here: it takes seconds that BM25 and the hash encoder need not wait.
-        from sentence_transformers import SentenceTransformer
-
-        with quiet_progress():
-            self._model = SentenceTransformer(source, device=device).eval()
+        self._model = load_transformer(source, device).eval()
         self.name = name
         dimension = self._model.get_embedding_dimension()
         if dimension is None:
@@ -126,7 +126,30 @@ def load_sentence_encoder(name: str = MINILM, device: str | None = None) -> Sent
     """
     if name == HASH:
         return HashEncoder()
-    return TransformerEncoder(name, _packaged_minilm() if name == MINILM else _source(name), device)
+    return TransformerEncoder(name, name, device)
+
+
+def load_transformer(name: str, device: str | None = None) -> "SentenceTransformer":
+    """Load the sentence-transformers model itself, as a training needs it.
+
+    Raises:
+        EncoderNotFoundError: as `load_sentence_encoder` does, and for a folder that is none.
+    """
+    # Imported here: it takes seconds that BM25 and the hash encoder need not wait.
+    from sentence_transformers import SentenceTransformer
+
+    source = _packaged_minilm() if name == MINILM else _source(name)
+    try:
+        with quiet_progress():
+            return SentenceTransformer(source, device=device)
+    except (OSError, ValueError) as error:
+        if not Path(source).is_dir():
+            raise
+        raise EncoderNotFoundError(
+            f"sentence encoder '{name}': the folder holds no model that sentence-transformers "
+            f"reads ({' '.join(str(error).split())[:200]}). Give one that was written by "
+            f"training/train_retriever.py or by SentenceTransformer.save, or '{MINILM}'."
+        ) from error
 
 
 def _source(name: str) -> str:

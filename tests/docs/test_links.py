@@ -7,10 +7,11 @@ import pytest
 
 from tests.docs.documents import OUTPUTS, ROOT, Inline, all_spans, documents, page, read_page
 from training.recipe.settings import RasSettings, T2TSettings, TriRagSettings, known_keys
+from training.retriever.settings import RetrieverSettings
 
 CODE = (".md", ".py", ".sbatch", ".sh", ".toml", ".yaml")
 DATA = (".json", ".jsonl", ".npy", ".parquet", ".safetensors", ".sqlite", ".txt")
-RECIPES = (T2TSettings, RasSettings, TriRagSettings)
+RECIPES = (T2TSettings, RasSettings, TriRagSettings, RetrieverSettings)
 LINKS = [link for name in documents() for link in page(name).links]
 NAMED = [span for span in all_spans() if span.text.strip()]
 

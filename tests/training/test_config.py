@@ -16,16 +16,18 @@ from training.recipe.settings import (
     known_keys,
     load_config,
 )
+from training.retriever.settings import RetrieverSettings
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
-REQUIRED = ["output_dir=out", "data.train=train.jsonl", "model.backbone=folder"]
+REQUIRED = ["output_dir=out", "data.train=train.jsonl"]
 
 
-RECIPES: dict[str, type[T2TSettings]] = {
+RECIPES: dict[str, type[T2TSettings] | type[RetrieverSettings]] = {
     "ras": RasSettings,
     "tri_rag": TriRagSettings,
     "t2t": T2TSettings,
     "helper": T2TSettings,
+    "retriever": RetrieverSettings,
 }
 
 
@@ -33,7 +35,7 @@ def component(path: Path) -> str:
     return next(name for name in RECIPES if path.name.startswith(name))
 
 
-def settings_type(path: Path) -> type[T2TSettings]:
+def settings_type(path: Path) -> type[T2TSettings] | type[RetrieverSettings]:
     return RECIPES[component(path)]
 
 
@@ -50,13 +52,14 @@ def test_all_recipes_are_there() -> None:
         *("t2t_tiny", "t2t_smollm2", "t2t_smollm2_webnlg", "t2t_flan_t5_large", "t2t_llama3_2_3b"),
         *("tri_rag_tiny", "tri_rag_smollm2", "tri_rag_llama3_8b", "tri_rag_qwen3_8b"),
         *("tri_rag_deepseek_7b", "ras_tiny", "ras_smollm2", "ras_llama2_7b", "ras_llama3_8b"),
-        *("helper_tiny", "helper_smollm2"),
+        *("helper_tiny", "helper_smollm2", "retriever_minilm"),
     }
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_recipe_parses_and_says_how_to_launch_it(path: Path) -> None:
-    load_config(settings_type(path), path, REQUIRED)
+    backbone = [] if component(path) == "retriever" else ["model.backbone=folder"]
+    load_config(settings_type(path), path, [*REQUIRED, *backbone])
     header = path.read_text().split("\n\n")[0]
     assert f"configs/{path.name}" in header
     assert "accelerate launch" in header

@@ -39,7 +39,7 @@ from training.loop.trainer import ComponentTrainer
 from training.recipe.agreement import any_process, leave_processes_in_order, together
 from training.recipe.recipe import Recipe, SettingsT
 from training.recipe.samples import SourceT
-from training.recipe.settings import Dtype, T2TSettings, load_config
+from training.recipe.settings import Dtype, load_config
 from training.run.arguments import check_launch, training_arguments
 from training.run.prepare import Prepared, prepare
 from training.run.report import (
@@ -197,8 +197,8 @@ def _train(prepared: Prepared, trainer: ComponentTrainer, progress: Progress) ->
     }
 
 
-def plain_settings(settings: T2TSettings) -> dict[str, Any]:
-    """The settings as JSON can hold them."""
+def plain_settings(settings: Any) -> dict[str, Any]:
+    """The settings, a dataclass, as JSON can hold them."""
 
     def enum_name(value: Any) -> str:
         return value.name if isinstance(value, Enum) else str(value)

@@ -1,0 +1,192 @@
+"""Measure how often retrieval finds the passages that questions and their hops need.
+
+    benchmarks/retrieval_recall.py --questions dev.jsonl --corpus corpus.jsonl \\
+        [--question-documents] --encoder minilm --encoder FOLDER
+
+Recall at 3 and 5 of BM25, of each encoder, and of BM25 fused with each encoder by reciprocal rank,
+the encoder's ranks counting as often as --dense-weights says (1: as the retriever `hybrid` does).
+A question is to find all its supporting passages; a hop, its filled sub-question, its own one. No
+language model takes part.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.harness.processes import benchmark_parser
+from common.commands import one_line_errors
+from common.tables import emit_json, print_table
+from data_gen.facts.solving_steps import solving_steps
+from evaluation.component_scores import recall_at_k
+from inference.loops.kind import LoopOptions
+from inference.opening.arguments import positive_int
+from inference.retrieval.open_retriever import RANK_CONSTANT, build_retriever
+from inference.retrieval.passages import (
+    Passage,
+    Retriever,
+    documents_of_questions,
+    load_corpus,
+)
+from models.formats.records import PassageRecord, QuestionRecord, read_records
+
+CUTS = (3, 5)
+DEPTH = 50
+Rankings = list[list[str]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Queries of one kind, and the ids of the passages that each is to find."""
+
+    queries: list[str]
+    passages: list[set[str]]
+
+    def recalls(self, rankings: Rankings) -> dict[str, float]:
+        """Return the mean share of the wanted passages among the first 3 and 5."""
+        pairs = list(zip(rankings, self.passages, strict=True))
+        return {
+            f"recall@{k}": fmean(recall_at_k(ranking[:k], ids, k) for ranking, ids in pairs)
+            for k in CUTS
+        }
+
+
+def wanted_passages(
+    records: Sequence[QuestionRecord], corpus: Sequence[Passage]
+) -> dict[str, Wanted]:
+    """Return the queries by kind, `question` and `hop`, as far as the corpus has their passages.
+
+    A hop asked by two questions counts once for each.
+    """
+    id_of = {_letters(passage): passage.id for passage in corpus}
+    pairs: dict[str, list[tuple[str, set[str]]]] = {"question": [], "hop": []}
+    for record in records:
+        steps = [
+            (s, id_of.get(_letters(s.passage))) for s in solving_steps(record, {}) if s.passage
+        ]
+        supporting = {found for _, found in steps if found}
+        pairs["question"] += [(record.question, supporting)] if supporting else []
+        pairs["hop"] += [
+            (step.subquery, {found})
+            for step, found in steps
+            if found and (step.answer or step.fact.object)
+        ]
+    return {
+        kind: Wanted([query for query, _ in found], [ids for _, ids in found])
+        for kind, found in pairs.items()
+        if found
+    }
+
+
+def _letters(passage: PassageRecord) -> str:
+    return "".join(f"{passage.title}\n{passage.text}".split())
+
+
+def fused(first: Sequence[str], second: Sequence[str], weight: float) -> list[str]:
+    """Return ids by the sum of 1 / (60 + rank), that of the second ranking `weight` times."""
+    scores: dict[str, float] = {}
+    for ranking, share in ((first, 1.0), (second, weight)):
+        for rank, identifier in enumerate(ranking, start=1):
+            scores[identifier] = scores.get(identifier, 0.0) + share / (RANK_CONSTANT + rank)
+    return sorted(scores, key=lambda identifier: -scores[identifier])
+
+
+def searched(retriever: Retriever, queries: Sequence[str], name: str) -> tuple[Rankings, float]:
+    """Return a ranking of ids for each query, asked one by one, and milliseconds a query."""
+    retriever.search(queries[:1], DEPTH)
+    started = time.perf_counter()
+    found = [retriever.search([query], DEPTH)[0] for query in tqdm(queries, desc=name)]
+    spent = time.perf_counter() - started
+    return [[hit.passage.id for hit in hits] for hits in found], 1000 * spent / len(queries)
+
+
+def measure(
+    corpus: Sequence[Passage],
+    wanted: Mapping[str, Wanted],
+    encoders: Sequence[str],
+    weights: Sequence[float],
+    title_weight: int,
+) -> list[dict[str, Any]]:
+    """Return a row of figures for each kind of query and each way to search."""
+    bm25 = build_retriever("bm25", corpus, title_weight=title_weight)
+    dense = {name: build_retriever("dense", corpus, name) for name in encoders}
+    rows: list[dict[str, Any]] = []
+    for kind, group in wanted.items():
+
+        def add(way: str, rankings: Rankings, spent: float, group: Wanted, kind: str) -> None:
+            figures = {**group.recalls(rankings), "milliseconds": spent}
+            rows.append({"queries": kind, "retriever": way, **figures})
+
+        by_words, words_time = searched(bm25, group.queries, f"{kind}, bm25")
+        add("bm25", by_words, words_time, group, kind)
+        for name, retriever in dense.items():
+            short = Path(name).name
+            by_meaning, meaning_time = searched(retriever, group.queries, f"{kind}, {short}")
+            add(f"dense {short}", by_meaning, meaning_time, group, kind)
+            for weight in weights:
+                both = [fused(*pair, weight) for pair in zip(by_words, by_meaning, strict=True)]
+                spent = words_time + meaning_time
+                add(f"hybrid {short} {weight:g}", both, spent, group, kind)
+    return rows
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = benchmark_parser(__doc__)
+    add = parser.add_argument
+    add("--questions", required=True, type=Path, help="with context and annotation")
+    add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
+    add("--question-documents", action="store_true", help="search only the questions' own passages")
+    add(
+        "--encoder", action="append", metavar="NAME",
+        help="minilm, a folder or a Hugging Face id, several times (minilm)",
+    )  # fmt: skip
+    add(
+        "--dense-weights", type=float, nargs="+", default=[1.0], metavar="W",
+        help="of the encoder's ranks in the fusion, beside 1 of BM25's (1)",
+    )  # fmt: skip
+    add(
+        "--title-weight", type=positive_int, default=LoopOptions.title_weight, metavar="N",
+        help="how often BM25 counts a title (%(default)s, as in the loops)",
+    )  # fmt: skip
+    add("--limit", type=positive_int, help="questions (all)")
+    return parser
+
+
+@one_line_errors()
+def main() -> None:
+    """Run the command."""
+    options = _parser().parse_args()
+    records = list(read_records(options.questions, QuestionRecord))[: options.limit]
+    corpus = load_corpus(options.corpus)
+    if options.question_documents:
+        corpus = documents_of_questions(corpus, options.questions, options.limit)
+    wanted = wanted_passages(records, corpus)
+    if not wanted:
+        sys.exit(
+            f"error: no supporting passage of {options.questions} stands in {options.corpus}. "
+            "Name the corpus of these questions, and questions with context and annotation"
+        )
+    encoders = options.encoder or ["minilm"]
+    rows = measure(corpus, wanted, encoders, options.dense_weights, options.title_weight)
+    title = f"Recall over {len(corpus)} passages"
+    print_table(title, list(rows[0]), [list(row.values()) for row in rows])
+    counts = {kind: len(group.queries) for kind, group in wanted.items()}
+    emit_json(
+        {
+            "benchmark": "retrieval_recall",
+            "questions": options.questions.name,
+            "passages": len(corpus),
+            "queries": counts,
+            "rows": rows,
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Trains a retriever: a sentence encoder that puts a query beside the passage that answers it.
+
+accelerate launch training/train_retriever.py --config configs/retriever_minilm.yaml [key=value ...]
+
+The folder that it writes is given to `--encoder` of ask, evaluate and the index builders.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+from transformers.utils import logging as transformers_logging
+
+from common.commands import command_parser
+from common.errors import UserError
+from common.tables import emit_json
+from training.loop.preemption import STOPPED, StoppedBySignal, listening
+from training.recipe.settings import load_config
+from training.retriever.run import train_retriever
+from training.retriever.settings import RetrieverSettings
+from training.run.report import print_metrics
+
+logger = logging.getLogger(__name__)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(__doc__, "train_retriever.py")
+    add = parser.add_argument
+    add("--config", type=Path, required=True, help="recipe, a YAML file")
+    add("--json", action="store_true", help="print the figures as one JSON object, last")
+    add("overrides", nargs="*", metavar="key=value", help="win over the file, as train.seed=1")
+    return parser
+
+
+def main() -> None:
+    """Run the command; an expected error ends with one line and code 1."""
+    arguments = _parser().parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    for noisy in ("httpx", "absl", "accelerate", "sentence_transformers"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    transformers_logging.set_verbosity_error()
+    try:
+        settings = load_config(RetrieverSettings, arguments.config, arguments.overrides)
+        with listening(settings.train.stop_signal) as stop:
+            metrics = train_retriever(settings, stop)
+    except (UserError, FileNotFoundError) as error:
+        sys.exit(f"train_retriever.py: {error}")
+    except StoppedBySignal as error:
+        logger.warning("%s", error)
+        sys.exit(STOPPED)
+    if int(os.environ.get("RANK", "0")) == 0:
+        print_metrics(metrics)
+        if arguments.json:
+            emit_json(metrics)
+
+
+if __name__ == "__main__":
+    main()
