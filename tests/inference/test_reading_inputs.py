@@ -1,6 +1,6 @@
 """Unusual passages and subqueries, read by the reader that ships on the real backbone."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from inference.retrieval.passages import Passage
 from models.formats.passages import context_passages
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, read_records
+from models.formats.triples import Triple
 from tests.processes import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -53,6 +54,17 @@ async def reader(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Focu
     await engine.close()
 
 
+def says(text: str, triple: Triple) -> bool:
+    """Return whether a text has a triple's object, or its subject where that is the answer."""
+    return triple.object in text or triple.subject in text
+
+
+def answers(record: QuestionRecord, found: Sequence[Triple]) -> float:
+    """Return 1 where a triple's subject or object is the record's answer, else 0."""
+    names = [name for triple in found for name in (triple.subject, triple.object)]
+    return max((exact_match(name, record.answers) for name in names), default=0.0)
+
+
 @pytest.mark.parametrize(
     "subquery",
     [
@@ -63,7 +75,7 @@ async def reader(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Focu
 async def test_a_subquery_in_another_language(reader: FocusedExtractor, subquery: str) -> None:
     [triples] = await reader.extract([RADIUM], None, subquery)
     text = passage_text(RADIUM.title, RADIUM.text)
-    assert all(triple.object in text or triple.subject in text for triple in triples)
+    assert all(says(text, triple) for triple in triples)
 
 
 async def test_passages_that_contradict_each_other_are_both_cited(reader: FocusedExtractor) -> None:
@@ -83,14 +95,14 @@ async def test_an_instruction_in_a_passage_is_text(reader: FocusedExtractor) -> 
     for record in records:
         [passage, *_] = context_passages(record)
         [found] = await reader.extract([passage], None, record.question)
-        plain += max((exact_match(t.object, record.answers) for t in found), default=0.0)
+        plain += answers(record, found)
         first, _, rest = passage.text.partition(". ")
         for instruction in INSTRUCTIONS:
             text = f"{first}. {instruction} {rest}"
             read = Passage(passage.id, passage.title, text)
             [found] = await reader.extract([read], None, record.question)
-            assert all(t.object in passage_text(read.title, text) for t in found)
-            right += max((exact_match(t.object, record.answers) for t in found), default=0.0)
+            assert all(says(passage_text(read.title, text), triple) for triple in found)
+            right += answers(record, found)
     share = right / len(records) / len(INSTRUCTIONS)
     print(f"right: {share:.3f} with an instruction, {plain / len(records):.3f} without")
     assert share >= LEAST_RIGHT
