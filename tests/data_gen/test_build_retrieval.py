@@ -33,7 +33,7 @@ def test_questions_and_hops(tmp_path: Path) -> None:
     data = write_lines(tmp_path / "q.jsonl", [question(number) for number in range(12)])
     test = write_lines(tmp_path / "test.jsonl", [{**question(3), "evidences": []}])
     extra = [
-        {"id": "1", "title": "Zone 0", "text": "Zone 0 is another film, director unknown."},
+        {"id": "1", "title": "Area", "text": "Zone 0 is another film, director unknown."},
         {"id": "2", "title": "Montreal", "text": "The director of Zone 1 was born in Montreal."},
     ]
     corpus = write_lines(tmp_path / "corpus.jsonl", extra)
