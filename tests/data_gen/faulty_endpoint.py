@@ -6,6 +6,7 @@ a run with failures can be compared with one without.
 
 import hashlib
 import json
+import math
 import re
 import socket
 import struct
@@ -60,14 +61,16 @@ def teacher_text(prompt: str, temperature: float) -> str:
 class Endpoint:
     """The server's address, what it is told to do, and what it saw.
 
-    fault_share: of the requests. delay: seconds before an answer. answered: how often each
-    request was answered in full, by its body. waits_broken: requests that came again before the
+    fault_share: of the requests. delay: seconds before an answer. allowed: answers after which
+    the others wait; those under way come. answered: how often each request was answered in full,
+    by its body. waits_broken: requests that came again before the
     wait that they were told was over.
     """
 
     fault_share: float = 0.0
     faults: tuple[str, ...] = FAULTS
     delay: float = 0.0
+    allowed: float = math.inf
     refuse_all: str = ""
     port: int = 0
     received: Counter[str] = field(default_factory=Counter)
@@ -93,6 +96,18 @@ class Endpoint:
     def paid_twice(self) -> int:
         """Answers beyond the first of each request."""
         return sum(count - 1 for count in self.answered.values())
+
+    @property
+    def answers(self) -> int:
+        """Answers so far, repeated ones too."""
+        with self.lock:
+            return sum(self.answered.values())
+
+    def wait_to_answer(self) -> None:
+        """Wait the delay, and then until one more answer is allowed."""
+        self.over.wait(self.delay)
+        while self.answers >= self.allowed and not self.over.wait(0.01):
+            pass
 
     def fault_of(self, key: str) -> str:
         """Note a request; how it is to fail, or nothing."""
@@ -121,7 +136,7 @@ class Handler(BaseHTTPRequestHandler):
             endpoint.in_flight += 1
             endpoint.most_in_flight = max(endpoint.most_in_flight, endpoint.in_flight)
         try:
-            endpoint.over.wait(endpoint.delay)
+            endpoint.wait_to_answer()
             self.respond(key, endpoint.fault_of(key))
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the client was killed

@@ -1,5 +1,5 @@
-"""The chooser of topics that ships, on the real backbone; the other components have floors in
-`tests/quality`."""
+"""The chooser of topics that ships, on the real backbone, asked one question; its floor, as every
+component's, is in `tests/quality`."""
 
 import pytest
 
