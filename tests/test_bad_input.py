@@ -166,9 +166,9 @@ def test_an_empty_corpus_is_named_by_every_command(
         ),
     ):  # fmt: skip
         assert f"{empty}: the corpus holds no passage. Give a JSON Lines file" in message
-    message = fails(inference.extract.main, "--asked", empty, "--out", out)
+    message = fails(inference.extract.main, "--asked", empty, "--out", tmp_path / "read.jsonl")
     assert f"{empty}: there is no asked passage in it; list what subqueries may find" in message
-    assert not out.exists()
+    assert not (tmp_path / "read.jsonl").exists()
 
 
 def test_a_missing_corpus_or_data_set_is_named(

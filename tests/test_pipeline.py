@@ -29,7 +29,8 @@ RESULT_FIELDS = {
     "output_tokens", "weighted_tokens", "seconds", "errors",
 }  # fmt: skip
 FURTHER_FIELDS = {
-    "retrieval_recall", "stages", "indexing", "by_type", "derive_comparisons", "provenance"
+    "retrieval_recall", "stages", "indexing", "by_type", "derive_comparisons", "provenance",
+    "cut_passages",
 }  # fmt: skip
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -46,8 +46,9 @@ HEADER = f"""# Which recipe fits which GPU
 Made by `training/recipe_table.py --out docs/recipes.md`; a test holds this page to what the command
 writes. Nothing here was measured on a GPU: weights, gradients and optimizer state follow from the
 parameters, activations from a training step over tensors without data (`training/fit/dry_run.py`),
-which a test holds to what a step on a CPU saves. `training/train_*.py --config RECIPE --estimate`
-says the same for one recipe with its overrides, its data and its launch, and how long it takes.
+which a test holds to what a step on a CPU saves. A component's training with
+`--config RECIPE --estimate` says the same for one recipe with its overrides, its data and its
+launch, and how long it takes.
 
 - All figures are GiB on each process, for a micro-batch (`train.batch_size`) of the longest samples
   that the recipe allows. {RESERVE_BYTES // GIB} GiB is added for the device's own context. Not in

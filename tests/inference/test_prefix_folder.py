@@ -28,7 +28,7 @@ class Prompt:
 
     def serve(self) -> Path:
         """The prompt's file, written where it is missing."""
-        loader = VLLMComponentLoader(str(self.backbone), None, None)
+        loader = VLLMComponentLoader(str(self.backbone), None)
         settings = ConditionExtractorConfig.read(self.folder)
         served = loader.prompted("x", self.folder, settings)
         assert served.prefix is not None
