@@ -60,10 +60,14 @@ class AnnotatedExtractor:
         self.facts = facts
 
     async def extract(
-        self, passages: Sequence[Passage], payer: Payer | None = None, subquery: str = ""
+        self,
+        passages: Sequence[Passage],
+        payer: Payer | None = None,
+        subquery: str = "",
+        whole: bool = False,
     ) -> list[list[Triple]]:
         """Return the triples of each passage, the annotated ones first."""
-        found = await self.extractor.extract(passages, payer, subquery)
+        found = await self.extractor.extract(passages, payer, subquery, whole)
         known = [self.facts.get(passage_key(passage), []) for passage in passages]
         return [list(dict.fromkeys([*a, *b])) for a, b in zip(known, found, strict=True)]
 

@@ -27,8 +27,9 @@ from data_gen.facts.solving_steps import solving_steps
 from evaluation.component_scores import recall_at_k
 from inference.loops.kind import LoopOptions
 from inference.opening.arguments import positive_int
-from inference.retrieval.open_retriever import RANK_CONSTANT, build_retriever
+from inference.retrieval.open_retriever import build_retriever, reciprocal_rank_fusion
 from inference.retrieval.passages import (
+    Hit,
     Passage,
     Retriever,
     documents_of_questions,
@@ -38,7 +39,7 @@ from models.formats.records import PassageRecord, QuestionRecord, read_records
 
 CUTS = (3, 5)
 DEPTH = 50
-Rankings = list[list[str]]
+Rankings = list[list[Hit]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,10 @@ class Wanted:
         """Return the mean share of the wanted passages among the first 3 and 5."""
         pairs = list(zip(rankings, self.passages, strict=True))
         return {
-            f"recall@{k}": fmean(recall_at_k(ranking[:k], ids, k) for ranking, ids in pairs)
+            f"recall@{k}": fmean(
+                recall_at_k([hit.passage.id for hit in ranking[:k]], ids, k)
+                for ranking, ids in pairs
+            )
             for k in CUTS
         }
 
@@ -88,22 +92,13 @@ def _letters(passage: PassageRecord) -> str:
     return "".join(f"{passage.title}\n{passage.text}".split())
 
 
-def fused(first: Sequence[str], second: Sequence[str], weight: float) -> list[str]:
-    """Return ids by the sum of 1 / (60 + rank), that of the second ranking `weight` times."""
-    scores: dict[str, float] = {}
-    for ranking, share in ((first, 1.0), (second, weight)):
-        for rank, identifier in enumerate(ranking, start=1):
-            scores[identifier] = scores.get(identifier, 0.0) + share / (RANK_CONSTANT + rank)
-    return sorted(scores, key=lambda identifier: -scores[identifier])
-
-
 def searched(retriever: Retriever, queries: Sequence[str], name: str) -> tuple[Rankings, float]:
-    """Return a ranking of ids for each query, asked one by one, and milliseconds a query."""
+    """Return the hits of each query, asked one by one, and milliseconds a query."""
     retriever.search(queries[:1], DEPTH)
     started = time.perf_counter()
     found = [retriever.search([query], DEPTH)[0] for query in tqdm(queries, desc=name)]
     spent = time.perf_counter() - started
-    return [[hit.passage.id for hit in hits] for hits in found], 1000 * spent / len(queries)
+    return found, 1000 * spent / len(queries)
 
 
 def measure(
@@ -130,7 +125,10 @@ def measure(
             by_meaning, meaning_time = searched(retriever, group.queries, f"{kind}, {short}")
             add(f"dense {short}", by_meaning, meaning_time, group, kind)
             for weight in weights:
-                both = [fused(*pair, weight) for pair in zip(by_words, by_meaning, strict=True)]
+                both = [
+                    reciprocal_rank_fusion(pair, weights=(1.0, weight))
+                    for pair in zip(by_words, by_meaning, strict=True)
+                ]
                 spent = words_time + meaning_time
                 add(f"hybrid {short} {weight:g}", both, spent, group, kind)
     return rows

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
@@ -191,21 +191,31 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
         Raises:
             ValueError: no such component can be made on this backbone.
         """
-        base = backbone or load_backbone(config.backbone, dtype, config.backbone_revision)
+        base = backbone or cls.load_backbone(config, dtype)
         identity = backbone_id(base)
         config = config.fitted_to(base)
         part = cls.learned_part(config, base)
         model: nn.Module = base
         if config.has_adapter:
-            model = add_lora(
-                base,
-                config.lora_rank,
-                config.lora_alpha,
-                config.lora_dropout,
-                config.lora_targets,
-                config.backbone,
-            )
+            model = cls.add_adapter(base, config)
         return cls(model, config, identity, part)
+
+    @classmethod
+    def load_backbone(cls, config: ConfigT, dtype: str) -> PreTrainedModel:
+        """Return the backbone that the settings name; dtype: as of `from_config`."""
+        return load_backbone(config.backbone, dtype, config.backbone_revision)
+
+    @classmethod
+    def add_adapter(cls, backbone: PreTrainedModel, config: ConfigT) -> PeftModel:
+        """Return the backbone frozen, with new adapters as the settings say."""
+        return add_lora(
+            backbone,
+            config.lora_rank,
+            config.lora_alpha,
+            config.lora_dropout,
+            config.lora_targets,
+            config.backbone,
+        )
 
     @classmethod
     def from_pretrained(
@@ -231,7 +241,7 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
         base = config.backbone if backbone is None else backbone
         check_backbone(stored, backbone_id(base, config.backbone_revision), folder)
         if isinstance(base, str):
-            base = load_backbone(base, dtype, config.backbone_revision)
+            base = cls.load_backbone(replace(config, backbone=base), dtype)
         part = cls.learned_part(config, base, Path(folder))
         if part is not None:
             part.requires_grad_(is_trainable)

@@ -11,7 +11,13 @@ from common.shards import Shard
 from data_gen.builds.helpers import InstructionBuild, InstructionReading
 from data_gen.builds.questions import load_corpus
 from data_gen.samples.material import Material, PassageFinder, SampleOptions
-from data_gen.samples.reading import asked_for, hop_samples, passage_samples, triple_samples
+from data_gen.samples.reading import (
+    answer_samples,
+    asked_for,
+    hop_samples,
+    passage_samples,
+    triple_samples,
+)
 from data_gen.sources.arguments import NamedPath, add_question_options, named_path, source_entry
 from data_gen.sources.splits import hash_fraction
 from data_gen.sources.texts import file_subsets, read_contract_triples
@@ -20,7 +26,7 @@ from models.formats.reading import ReadingRecord
 from models.formats.records import InstructionSample, QuestionRecord, read_records
 
 READING, TRIPLES = "reading", "triples"
-_QUESTIONS = ("2wikimultihopqa", "musique", "world")
+_QUESTIONS = ("2wikimultihopqa", "musique", "world", "hotpotqa")
 SOURCES = (READING, TRIPLES, *_QUESTIONS)
 
 
@@ -30,7 +36,9 @@ class ReadingBuildReading(InstructionReading):
     def __init__(self, options: argparse.Namespace, work: Path) -> None:
         super().__init__(options, work)
         corpora = [p for path in options.corpus for p in load_corpus(path)]
-        chosen = SampleOptions(nothing_rate=options.nothing_rate, seed=options.seed)
+        chosen = SampleOptions(
+            nothing_rate=options.nothing_rate, negatives=options.negatives, seed=options.seed
+        )
         by_title = {passage.title: passage for passage in reversed(corpora)}
         finder = PassageFinder(corpora)
         self.material = Material(by_title, finder, self.triples, chosen, self.counts)
@@ -66,8 +74,9 @@ class ReadingBuildReading(InstructionReading):
         self.reader.sources.append(source_entry(source, taken.total(), file_subsets(source.path)))
 
     def _hops(self, source: NamedPath) -> Iterator[InstructionSample]:
+        make = answer_samples if source.name == "hotpotqa" else hop_samples
         for record in self.reader.stream(source):
-            yield from hop_samples(record, self.material)
+            yield from make(record, self.material)
 
     def _triples(self, source: NamedPath) -> Iterator[InstructionSample]:
         on_error = self.reader.skipped.handler(source.name)
@@ -89,7 +98,7 @@ class ReadingBuild(InstructionBuild):
     title = "Reading with the question in hand"
     nothing = "the sources hold no passage that answers a question"
     shown = ("splits", "figures", "counts")
-    of_prompts = ("per_data_set", "nothing_rate", "datasets")
+    of_prompts = ("per_data_set", "nothing_rate", "negatives", "datasets")
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
@@ -115,6 +124,11 @@ class ReadingBuild(InstructionBuild):
             "--nothing-rate", type=float, default=SampleOptions.nothing_rate,
             help="share of hops, first rounds and triples beside or in place of which a passage "
             "that does not tell is shown (%(default)s)",
+        )  # fmt: skip
+        add(
+            "--negatives", type=int, default=SampleOptions.negatives, metavar="N",
+            help="passages of --corpus, and of a hotpotqa question's own, that each question finds "
+            "and that do not tell, beside those of --nothing-rate (%(default)s)",
         )  # fmt: skip
         add_question_options(parser, "questions of each source")
 

@@ -70,6 +70,14 @@ class PassageFinder:
         )
         return next(fitting, None)
 
+    def silent(self, query: str, answers: Sequence[str], count: int) -> list[PassageRecord]:
+        """Return the first `count` passages found for the query that hold none of the answers."""
+        if not self.passages or not count:
+            return []
+        [found] = self._search.search([query], count + LOOKED_AT)
+        texts = [(p, passage_text(p.title, p.text)) for p in found]
+        return [p for p, text in texts if not any(mentions(text, a) for a in answers)][:count]
+
 
 @dataclass(frozen=True)
 class SampleOptions:
@@ -77,13 +85,15 @@ class SampleOptions:
 
     passages: of a resolver's prompt. nothing_rate: share of a resolver's samples whose context does
     not tell. propositions_rate: share of them that show facts in place of passages. distractors:
-    most facts that a gap judge is shown beside each one that the question needs.
+    most facts that a gap judge is shown beside each one that the question needs. negatives:
+    passages of the corpus beside each step's own that a reader is shown and that do not tell.
     """
 
     passages: int = 3
     nothing_rate: float = 0.3
     propositions_rate: float = 0.3
     distractors: int = 2
+    negatives: int = 0
     seed: int = 0
 
 

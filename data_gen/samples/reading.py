@@ -69,11 +69,35 @@ def hop_samples(record: QuestionRecord, material: Material) -> Iterator[Instruct
         text = passage_text(step.passage.title, step.passage.text)
         yield _sample(record.id, next(numbers), step.subquery, text, [_answer(step)])
         silent = _silent(search, step.subquery, [_answer(step)], material, f"{record.id}/{text}")
-        for passage in silent:
-            other = passage_text(passage.title, passage.text)
+        found = material.finder.silent(step.subquery, [_answer(step)], material.options.negatives)
+        for other in dict.fromkeys(passage_text(p.title, p.text) for p in (*silent, *found)):
             yield _sample(record.id, next(numbers), step.subquery, other)
     if len(steps) > 1:
         yield from _first_round(record, steps, search, numbers, material)
+
+
+def answer_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
+    """Yield what a question without annotated steps finds in its passages.
+
+    Its answer in the supporting passage whose supporting sentences hold it, and nothing in the best
+    of the others that do not. Answers that no passage states, such as yes, make no sample.
+    """
+    supporting = {title for title, _ in record.supporting_facts}
+    passages = context_passages(record)
+    own = [p for p in passages if p.title in supporting]
+    telling = [p for p in own if _tells(p, record.answer)]
+    if len(telling) != 1 or record.answer.casefold() in ("yes", "no"):
+        material.counts["questions left out: no single passage states the answer"] += 1
+        return
+    numbers = iter(range(1 << 30))
+    text = passage_text(telling[0].title, telling[0].text)
+    yield _sample(record.id, next(numbers), record.question, text, [record.answer])
+    others = [p for p in passages if p.title not in supporting and not _tells(p, record.answer)]
+    if not others:
+        return
+    for other in PassageSearch(others).ranked(record.question)[: 1 + material.options.negatives]:
+        text = passage_text(other.title, other.text)
+        yield _sample(record.id, next(numbers), record.question, text)
 
 
 def _first_round(

@@ -19,6 +19,7 @@ RAS_ADAPTER = "ras"
 T2T_ADAPTER = "t2t"
 EXTRACTOR_ADAPTER = "tri_rag"
 READER_ADAPTER: Final = "read"
+SPAN_READER: Final = "span_reader"
 SHIPPED = Path(__file__).resolve().parents[2] / "checkpoints"
 DEFAULT_CHECKPOINTS = {
     RAS_ADAPTER: SHIPPED / "ras_smollm2",
@@ -26,6 +27,8 @@ DEFAULT_CHECKPOINTS = {
     EXTRACTOR_ADAPTER: SHIPPED / "tri_rag_smollm2",
     READER_ADAPTER: SHIPPED / "read_smollm2",
 }
+# No adapter of an engine: an encoder of its own.
+DEFAULT_SPAN_READER = SHIPPED / "span_reader_minilm"
 
 
 class EngineError(UserError, RuntimeError):

@@ -163,11 +163,16 @@ class TripleExtractor:
         self._running: dict[str, asyncio.Task[list[Triple]]] = {}
 
     async def extract(
-        self, passages: Sequence[Passage], payer: Payer | None = None, subquery: str = ""
+        self,
+        passages: Sequence[Passage],
+        payer: Payer | None = None,
+        subquery: str = "",
+        whole: bool = False,
     ) -> list[list[Triple]]:
         """Return the triples of each passage, in order.
 
         payer: charged for the calls made here alone. subquery: what the passages were found for.
+        whole: the subquery is the question itself, which may take several steps.
         """
         keys = [self.key(passage, subquery) for passage in passages]
         known = self.cache.get(list(dict.fromkeys(keys)))

@@ -21,7 +21,11 @@ class Extractor(Protocol):
     """Whatever gives the triples of passages."""
 
     async def extract(
-        self, passages: Sequence[Passage], payer: Payer | None = None, subquery: str = ""
+        self,
+        passages: Sequence[Passage],
+        payer: Payer | None = None,
+        subquery: str = "",
+        whole: bool = False,
     ) -> list[list[Triple]]:
         """Return the triples of each passage, in order, see `TripleExtractor.extract`."""
         ...
@@ -69,7 +73,11 @@ class FocusedExtractor(TripleExtractor):
         raise TypeError("a focused extractor reads a passage with a subquery alone")
 
     async def extract(
-        self, passages: Sequence[Passage], payer: Payer | None = None, subquery: str = ""
+        self,
+        passages: Sequence[Passage],
+        payer: Payer | None = None,
+        subquery: str = "",
+        whole: bool = False,
     ) -> list[list[Triple]]:
         """Return the triples of each passage; none, and no call, for an empty subquery."""
         if not subquery.strip():
@@ -119,16 +127,20 @@ def _prompt(passage: Passage, subquery: str) -> str:
 class BothExtractors:
     """What answers the subquery first, then all other facts of each passage."""
 
-    def __init__(self, focused: FocusedExtractor, unfocused: TripleExtractor) -> None:
+    def __init__(self, focused: Extractor, unfocused: TripleExtractor) -> None:
         self.focused = focused
         self.unfocused = unfocused
 
     async def extract(
-        self, passages: Sequence[Passage], payer: Payer | None = None, subquery: str = ""
+        self,
+        passages: Sequence[Passage],
+        payer: Payer | None = None,
+        subquery: str = "",
+        whole: bool = False,
     ) -> list[list[Triple]]:
         """Return the triples of each passage, each once."""
         focused, unfocused = await asyncio.gather(
-            self.focused.extract(passages, payer, subquery),
+            self.focused.extract(passages, payer, subquery, whole),
             self.unfocused.extract(passages, payer),
         )
         return [list(dict.fromkeys([*a, *b])) for a, b in zip(focused, unfocused, strict=True)]

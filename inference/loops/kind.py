@@ -9,6 +9,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 from common.errors import UserError
 from inference.engines.contract import (
     DEFAULT_CHECKPOINTS,
+    DEFAULT_SPAN_READER,
     RAS_ADAPTER,
     READER_ADAPTER,
     T2T_ADAPTER,
@@ -16,6 +17,7 @@ from inference.engines.contract import (
     EngineOptions,
 )
 from inference.indexes.focused import Extractor
+from inference.indexes.spans import SpanRanker, SpanService
 from inference.loops.model import MAX_ANSWER_TOKENS, GraphReader, PromptRequest
 from inference.loops.trace import Loop
 from inference.retrieval.open_retriever import RetrieverKind, build_retriever
@@ -125,6 +127,17 @@ class ReadingOptions(LoopOptions):
         ),
     ] = None
     passage_reader: Annotated[Path | None, Helper("read")] = DEFAULT_CHECKPOINTS[READER_ADAPTER]
+    span_reader: Annotated[
+        Path | None,
+        Option(
+            "extractive reader, which answers subqueries of one step in place of the passage "
+            "reader, or 'none' (default: the shipped)",
+            CHECKPOINT,
+        ),
+    ] = DEFAULT_SPAN_READER
+    ranked: Annotated[
+        int, Option("passages a subquery that the extractive reader ranks before top-k are taken")
+    ] = 10
     decline: Annotated[
         bool,
         Option(
@@ -165,7 +178,8 @@ class LoopParts(Generic[OptionsT]):
 
     reader: plans and answers, by the RAS component or by the prompted backbone. ras_reader: the
     same where there is a RAS component, else None. helpers: makers of requests to trained helpers,
-    by task; without one the backbone is prompted.
+    by task; without one the backbone is prompted. spans: the extractive reader, where passages are
+    read with the subquery in hand.
     """
 
     options: OptionsT
@@ -175,6 +189,7 @@ class LoopParts(Generic[OptionsT]):
     ras_reader: GraphReader | None
     helpers: Mapping[str, PromptRequest]
     triples_extractor: Extractor | None
+    spans: SpanService | None = None
 
     @property
     def extractor(self) -> Extractor:
@@ -185,9 +200,12 @@ class LoopParts(Generic[OptionsT]):
     def retriever(self) -> Retriever:
         """Build or load the retriever. Raises IndexMismatchError, EmptyCorpusError."""
         options = self.options
-        return build_retriever(
+        retriever = build_retriever(
             options.retriever, self.corpus, options.encoder, options.index, options.title_weight
         )
+        if self.spans is None or not isinstance(options, ReadingOptions):
+            return retriever
+        return SpanRanker(retriever, self.spans, options.ranked)
 
     def encoder(self) -> SentenceEncoder:
         """Load the sentence encoder."""

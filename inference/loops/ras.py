@@ -110,7 +110,8 @@ async def extract_step(
 ) -> TraceStep:
     """The step that passages give: the closest `max_triples` of the triples new to the trace."""
     with trace.bill.stage("extract"):
-        found = await extractor.extract(passages, trace.bill, subquery)
+        # Within a loop the question itself is asked first, and never again.
+        found = await extractor.extract(passages, trace.bill, subquery, whole=not trace.steps)
     trace.cut_passages.update(passage.id for passage in extractor.cut(passages, subquery))
     triples = [triple for triples in found for triple in triples]
     known = [triple for step in trace.steps for triple in step.triples]

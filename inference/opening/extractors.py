@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from common.cache import cache_folder
@@ -37,6 +38,8 @@ from models.formats.grammars import triples_regex
 from models.text_to_triples import TextToTriplesConfig
 
 INDEXER = "indexer"
+# Prompts of a reader whose cut is known: those of many questions at once.
+FITTED_PROMPTS = 4096
 # Of the text-to-triples model's source tokens, for its instruction and the title.
 _PROMPT_TOKENS = 96
 
@@ -79,7 +82,8 @@ def open_focused_extractor(
     name = f"prompted {component}"
     if isinstance(component, Component):
         make_request, name = helper_requests(component), component.fingerprint
-        fitted = helper_processor(component).fitted
+        # A passage's request and the count of those cut ask for the same prompt.
+        fitted = lru_cache(FITTED_PROMPTS)(helper_processor(component).fitted)
     path = cache or cache_folder() / "triples.sqlite"
     name = f"read {name}{'' if grounded else ' ungrounded'}"
     cache_of_reader = TripleCache(path, name)

@@ -13,6 +13,7 @@ from inference.engines.contract import (
     EngineOptions,
 )
 from inference.indexes.focused import BothExtractors, Extractor
+from inference.indexes.spans import SpanExtractor, SpanService
 from inference.loops.baselines import IRCOT, NONE, REACT, SELF_ASK, SINGLE
 from inference.loops.kind import LoopKind, LoopOptions, LoopParts, OptionsError, ReadingOptions
 from inference.loops.model import GraphReader, chat_input
@@ -131,11 +132,13 @@ def _open_extractor(
     options: LoopOptions,
     unfocused: Component | str | None,
     reader: Component | None,
+    spans: SpanService | None,
 ) -> Extractor | None:
     """Return what reads a loop's passages as its options say; None for a loop that reads none.
 
     unfocused: the text-to-triples component, or the name of what is prompted in its place; None
-    where the loop extracts no triples. reader: None prompts the backbone.
+    where the loop extracts no triples. reader: None prompts the backbone. spans: the extractive
+    reader, where one takes part.
     """
     if unfocused is None:
         return None
@@ -145,10 +148,22 @@ def _open_extractor(
         return open_extractor(engine, unfocused, cache, constrain)
     # An endpoint takes no grammar.
     grounded = options.engine.kind != "openai"
+    focused: Extractor
     focused = open_focused_extractor(engine, reader or options.backbone, cache, grounded)
+    if spans is not None:
+        focused = SpanExtractor(spans, focused)
     if extraction == "focused":
         return focused
     return BothExtractors(focused, open_extractor(engine, unfocused, cache, constrain))
+
+
+def _open_spans(options: LoopOptions) -> SpanService | None:
+    """Return the extractive reader; None where all facts of a passage are extracted, or none is
+    named.
+    """
+    if not isinstance(options, ReadingOptions) or options.span_reader is None:
+        return None
+    return SpanService.open(options.span_reader) if options.extracts != "all" else None
 
 
 def open_loop(
@@ -169,10 +184,13 @@ def open_loop(
     reader = GraphReader(engine, make_input, options.max_answer_tokens, constrain)
     unfocused = (components.t2t or components.backbone) if T2T_ADAPTER in kind.components else None
     passage_reader = components.helpers.get(READER_ADAPTER)
-    extractor = _open_extractor(engine, options, unfocused, passage_reader)
+    spans = _open_spans(options)
+    extractor = _open_extractor(engine, options, unfocused, passage_reader, spans)
     helpers = {task: helper_requests(helper) for task, helper in components.helpers.items()}
     loop = kind.open(
-        LoopParts(options, engine, corpus, reader, reader if ras else None, helpers, extractor)
+        LoopParts(
+            options, engine, corpus, reader, reader if ras else None, helpers, extractor, spans
+        )
     )
     documents = kind.documents(loop) if kind.documents else corpus
     return OpenLoop(loop, engine, extractor, documents, shares_engine=shared is not None)

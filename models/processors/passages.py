@@ -248,6 +248,9 @@ class InstructionProcessor(PassageProcessor[str]):
 
     def encode_prompt(self, text: str) -> PassagePrompt:
         """Encode a prompt as `fitted` gives it."""
+        ids = self._prompt_ids(text)
+        if len(ids) <= self.max_input_tokens:
+            return PassagePrompt(ids, 0)
         kept = self.fitted(text)
         return PassagePrompt(self._prompt_ids(kept), len(text) - len(kept))
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.retrieval_recall import fused, wanted_passages
+from benchmarks.retrieval_recall import wanted_passages
 from inference.retrieval.open_retriever import reciprocal_rank_fusion
 from inference.retrieval.passages import Hit
 from models.formats.passages import context_passages
@@ -12,7 +12,7 @@ from tests.data_gen.build_inputs import wiki
 
 
 def test_recall_of_questions_and_hops(tmp_path: Path) -> None:
-    records = [QuestionRecord.from_json(wiki(number)) for number in range(0, 12, 2)]
+    records = [QuestionRecord.from_json(wiki(number)) for number in range(10, 22, 2)]
     own = {p.title: p for record in records for p in context_passages(record)}
     rest = [PassageRecord(f"l{n}", f"Lake {n}", "A lake with water.") for n in range(30)]
     write_records(tmp_path / "corpus.jsonl", [*own.values(), *rest])
@@ -26,7 +26,7 @@ def test_recall_of_questions_and_hops(tmp_path: Path) -> None:
     assert found["passages"] == len(own) + 30
     for kind in ("question", "hop"):
         words, fused_alone = rows[kind, "bm25"], rows[kind, "hybrid hash 0"]
-        assert words["recall@3"] == fused_alone["recall@3"] > 0
+        assert words["recall@3"] == fused_alone["recall@3"] > 0.5
         assert words["recall@5"] >= words["recall@3"] and words["milliseconds"] > 0
     few = last_json(run_benchmark("retrieval_recall.py", *given, "--question-documents"))
     assert few["passages"] == len(own)
@@ -38,9 +38,12 @@ def test_the_fusion_is_that_of_the_hybrid_retriever() -> None:
         [Hit(PassageRecord(name, name, name), 1.0) for name in ranking]
         for ranking in (first, second)
     ]
-    ours = [hit.passage.id for hit in reciprocal_rank_fusion(rankings)]
-    assert fused(first, second, 1.0) == ours
-    assert fused(first, second, 100.0) == ["d", "b", "x", "a", "c"]
+
+    def fused(weights: tuple[float, float] | None) -> list[str]:
+        return [hit.passage.id for hit in reciprocal_rank_fusion(rankings, weights=weights)]
+
+    assert fused((1.0, 1.0)) == fused(None)
+    assert fused((1.0, 100.0)) == ["d", "b", "x", "a", "c"]
 
 
 def test_questions_of_another_corpus(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ from training.recipe.recipe import Recipe, SettingsT, encode_data
 from training.recipe.samples import SourceT
 from training.recipe.settings import ConfigError, load_config
 
+logger = logging.getLogger(__name__)
+# Keys that a recipe may leave open where nothing is trained.
+OPEN_KEYS = ("output_dir", "data.train")
 GIB = 2**30
 # What a CUDA context and its libraries take beside the tensors, about.
 RESERVE_BYTES = GIB
@@ -119,11 +122,6 @@ def _steps(sketch: Sketch, samples_a_step: int) -> int | None:
     if samples is None:
         return None
     return math.ceil(math.ceil(samples / samples_a_step) * train.num_train_epochs)
-
-
-logger = logging.getLogger(__name__)
-# Keys that a recipe may leave open where nothing is trained.
-OPEN_KEYS = ("output_dir", "data.train")
 
 
 def add_fit_options(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ from models.files.backbone import load_tokenizer
 from models.files.text_table import TextTable
 from models.parts.adapters import ALL_LINEAR
 from training.recipe.samples import (
+    Collator,
     SampleSet,
     SourceT,
     TrainingSample,
@@ -89,6 +90,12 @@ class Recipe(ABC, Generic[SettingsT, SourceT]):
     def samples(self, encoded: Sequence[Any], table: TextTable | None) -> list[TrainingSample]:
         """Return encoded records as arrays; with a table, their graphs as rows of it."""
         return passage_samples(encoded)
+
+    def collator(
+        self, tokenizer: PreTrainedTokenizerBase, features: npt.NDArray[np.floating] | None
+    ) -> Any:
+        """Return what makes batches of samples; features: a table that graphs point into."""
+        return Collator(int(tokenizer.pad_token_id), features)
 
     def untrained(
         self, settings: SettingsT, config: Any, backbone: PreTrainedModel | None = None

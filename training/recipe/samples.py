@@ -99,6 +99,16 @@ class TrainingSample:
             return len(self.label_ids)
         return len(self.input_ids) - self.labels_start
 
+    @property
+    def label_place(self) -> slice:
+        """Where the label stands among the ids that are shown, `input_ids` and `label_ids`."""
+        return slice(len(self.input_ids) if self.label_ids is not None else self.labels_start, None)
+
+    @property
+    def described(self) -> bytes:
+        """What tells the sample from others with the same ids and start of the label."""
+        return b"" if self.label_ids is None else self.label_ids.tobytes()
+
 
 @dataclass(frozen=True)
 class SampleSet(Dataset[TrainingSample], Generic[SourceT]):
@@ -216,8 +226,7 @@ def data_hash(data: SampleSet[Any]) -> str:
     for sample in data.samples:
         digest.update(f"{sample.sample_id}\n{sample.labels_start}\n".encode())
         digest.update(sample.input_ids.tobytes())
-        if sample.label_ids is not None:
-            digest.update(sample.label_ids.tobytes())
+        digest.update(sample.described)
     return digest.hexdigest()[:16]
 
 

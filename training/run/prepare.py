@@ -62,7 +62,7 @@ def prepare(recipe: Recipe[SettingsT, SourceT], settings: SettingsT) -> Prepared
     resume = resume_folder(settings.train.resume, settings.output_dir)
     data = encode_data(recipe, settings)
     module = load_module(recipe, settings, data.config, resume)
-    collate = Collator(int(data.tokenizer.pad_token_id), data.features)
+    collate = recipe.collator(data.tokenizer, data.features)
     validate = (
         make_validator(recipe.score, settings, module, data.tokenizer, collate, data.dev)
         if data.dev

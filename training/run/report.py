@@ -106,19 +106,20 @@ def _peak_memory(device: torch.device) -> int:
 
 def print_sample(sample: TrainingSample, tokenizer: PreTrainedTokenizerBase) -> None:
     """Show one decoded sample; the tokens that count in the loss stand in ⟦ ⟧."""
-    prompt_ids = sample.input_ids[: sample.labels_start]
-    label_ids = sample.input_ids[sample.labels_start :]
+    ids = sample.input_ids.tolist()
     if sample.label_ids is not None:
-        prompt_ids, label_ids = sample.input_ids, sample.label_ids
+        ids += sample.label_ids.tolist()
+    first, last, _ = sample.label_place.indices(len(ids))
+    label = str(tokenizer.decode(ids[first:last]))
     text = Text()
-    text.append(str(tokenizer.decode(prompt_ids.tolist())), style=MASKED_STYLE)
-    label = str(tokenizer.decode(label_ids.tolist()))
+    text.append(str(tokenizer.decode(ids[:first])), style=MASKED_STYLE)
     text.append(f"{LABEL_OPEN}{label}{LABEL_CLOSE}", style=LABEL_STYLE)
+    text.append(str(tokenizer.decode(ids[last:])), style=MASKED_STYLE)
     console = Console()
     console.print(
         Text(
-            f"Sample {sample.sample_id}: {len(prompt_ids)} prompt tokens without loss, "
-            f"{len(label_ids)} label tokens in {LABEL_OPEN} {LABEL_CLOSE}"
+            f"Sample {sample.sample_id}: {len(ids) - last + first} prompt tokens without loss, "
+            f"{last - first} label tokens in {LABEL_OPEN} {LABEL_CLOSE}"
         )
     )
     console.print(text, soft_wrap=True)

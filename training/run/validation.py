@@ -12,7 +12,9 @@ from torch import nn
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from models.formats.helpers import NOTHING
 from models.graph_llm import GraphLLM
+from models.span_reader import SpanReader
 from training.recipe.samples import Collator, SampleSet, SourceT, TrainingSample, choose
 from training.recipe.settings import T2TSettings
 from training.saving import zero_state
@@ -80,9 +82,33 @@ class BatchGenerator:
         return [str(text).strip() for text in texts]
 
 
+@dataclass(frozen=True)
+class SpanWriter:
+    """Writes what an extractive reader points at, as the reader that writes would."""
+
+    module: SpanReader
+    tokenizer: PreTrainedTokenizerBase
+    collate: Any
+
+    def __call__(self, samples: Sequence[TrainingSample], device: torch.device) -> list[str]:
+        """Return the answer of each sample's passage, the word for none where it gives none."""
+        batch = self.collate(samples)
+        names = ("input_ids", "token_type_ids", "attention_mask")
+        spans, margins = self.module.best_spans(*(batch[name].to(device) for name in names))
+        least = self.module.settings.least_margin
+        return [
+            str(self.tokenizer.decode(sample.input_ids[start : end + 1].tolist()))
+            if margin > least
+            else NOTHING
+            for sample, (start, end), margin in zip(
+                samples, spans.tolist(), margins.tolist(), strict=True
+            )
+        ]
+
+
 @torch.no_grad()
 def generate_texts(
-    generate: BatchGenerator,
+    generate: BatchGenerator | SpanWriter,
     samples: Sequence[TrainingSample],
     batch_size: int,
     accelerator: Accelerator,
@@ -153,7 +179,11 @@ def make_validator(
     chosen = [dev.samples[position] for position in positions]
     records = [dev.records[position] for position in positions]
     batch_size = settings.validation.batch_size
-    generate = BatchGenerator(module, tokenizer, collate, settings.model.max_output_tokens)
+    generate: BatchGenerator | SpanWriter
+    if isinstance(module, SpanReader):
+        generate = SpanWriter(module, tokenizer, collate)
+    else:
+        generate = BatchGenerator(module, tokenizer, collate, settings.model.max_output_tokens)
 
     def validate(accelerator: Accelerator) -> dict[str, float]:
         figures = {"loss": validation_loss(module, dev.samples, collate, batch_size, accelerator)}

@@ -1,0 +1,161 @@
+"""Passages read by an extractive reader: what answers a subquery, and which passages do."""
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from inference.indexes.extraction import Payer
+from inference.indexes.focused import Extractor
+from inference.retrieval.passages import Hit, Passage, Retriever
+from models.facts.subqueries import answered_triple, asked_relation
+from models.files.backbone import load_tokenizer
+from models.formats.prompts import passage_text
+from models.formats.triples import Triple
+from models.span_reader import Span, SpanReader
+
+# Answers that are kept: those of a few hundred questions, which cost less than a look-up on disk.
+KEPT_ANSWERS = 100_000
+Pair = tuple[str, str]
+
+
+class SpanService:
+    """Reads questions with passages in batches, for many threads at once; nothing is read twice.
+
+    What is asked for while a batch is being read joins the next one.
+    """
+
+    def __init__(self, reader: SpanReader) -> None:
+        self.reader = reader.merged()
+        settings = reader.settings
+        tokenizer = load_tokenizer(settings.backbone, settings.backbone_revision)
+        self.processor = settings.processor(tokenizer)
+        self.least_margin = settings.least_margin
+        self.tokens_read = 0
+        self._known: OrderedDict[Pair, Span] = OrderedDict()
+        self._waiting: dict[Pair, None] = {}
+        self._asking, self._reading = threading.Lock(), threading.Lock()
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "SpanService":
+        """Load a component folder. Raises CheckpointError where it holds no extractive reader."""
+        return cls(SpanReader.from_pretrained(folder))
+
+    def read(self, subquery: str, passages: Sequence[Passage]) -> list[Span]:
+        """Return each passage's best answer, "" where it lies not above that of none."""
+        pairs = [(subquery.strip(), passage_text(p.title, p.text)) for p in passages]
+        with self._asking:
+            known = {pair: self._known[pair] for pair in pairs if pair in self._known}
+            self._waiting.update(dict.fromkeys(pair for pair in pairs if pair not in known))
+        if len(known) < len(set(pairs)):
+            with self._reading:
+                self._read_waiting()
+                with self._asking:
+                    known |= {pair: self._known[pair] for pair in pairs if pair not in known}
+        return [known[pair] for pair in pairs]
+
+    def _read_waiting(self) -> None:
+        """Read all that waits; called by one thread at a time."""
+        with self._asking:
+            pairs = [pair for pair in self._waiting if pair not in self._known]
+            self._waiting.clear()
+        spans = self.reader.read(self.processor, pairs)
+        with self._asking:
+            for pair, span in zip(pairs, spans, strict=True):
+                is_answer = span.margin > self.least_margin
+                self._known[pair] = span if is_answer else Span("", span.margin)
+            while len(self._known) > KEPT_ANSWERS + len(pairs):
+                self._known.popitem(last=False)
+
+    def forget(self) -> None:
+        """Forget what was read."""
+        with self._asking:
+            self._known.clear()
+
+
+class SpanExtractor:
+    """What an extractive reader points at, as triples; subject and predicate come of the subquery.
+
+    A question of several steps has no answer in one passage: of the facts that lead on, `facts`
+    writes what it finds.
+    """
+
+    def __init__(self, spans: SpanService, facts: Extractor) -> None:
+        """facts: reads what is asked as a whole, beside the extractive reader."""
+        self.spans = spans
+        self.facts = facts
+
+    async def extract(
+        self,
+        passages: Sequence[Passage],
+        payer: Payer | None = None,
+        subquery: str = "",
+        whole: bool = False,
+    ) -> list[list[Triple]]:
+        """Return the triples of each passage; none, and no call, for an empty subquery.
+
+        whole: the subquery is the question itself, which may take several steps.
+        """
+        if not subquery.strip():
+            return [[] for _ in passages]
+        read = asyncio.to_thread(self.spans.read, subquery, passages)
+        if not whole:
+            spans = await read
+            return [answered(subquery, s, p) for s, p in zip(spans, passages, strict=True)]
+        spans, facts = await asyncio.gather(read, self.facts.extract(passages, payer, subquery))
+        return [
+            list(dict.fromkeys([*answered(subquery, span, passage), *own]))
+            for span, passage, own in zip(spans, passages, facts, strict=True)
+        ]
+
+    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+        """Return the passages that are read in part: none, longer ones are read in windows."""
+        return []
+
+    def close(self) -> None:
+        """Release the files of the facts that were extracted before."""
+        self.facts.close()
+
+    def forget(self) -> None:
+        """Forget what was read, and the facts that were extracted before."""
+        self.spans.forget()
+        self.facts.forget()
+
+
+def answered(subquery: str, span: Span, passage: Passage) -> list[Triple]:
+    """Return the triple that an answer to a subquery states; none without an answer.
+
+    Nobody is their own father: who is asked about is no answer.
+    """
+    asked = asked_relation(subquery)
+    if not span.text or (asked and span.text.casefold() == asked[0].casefold()):
+        return []
+    return [answered_triple(subquery, span.text, passage.title)]
+
+
+class SpanRanker:
+    """Searches deeper than asked, and puts the passages that answer a query first.
+
+    They stand by how far their answer's score lies above that of none; the others follow as they
+    were found.
+    """
+
+    def __init__(self, retriever: Retriever, spans: SpanService, depth: int) -> None:
+        """depth: passages a query that are read, at least those asked for."""
+        self.retriever = retriever
+        self.spans = spans
+        self.depth = depth
+
+    def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
+        """Return at most `top_k` hits a query, best first."""
+        found = self.retriever.search(queries, max(self.depth, top_k))
+        return [
+            self._ranked(query, hits)[:top_k] for query, hits in zip(queries, found, strict=True)
+        ]
+
+    def _ranked(self, query: str, hits: list[Hit]) -> list[Hit]:
+        spans = self.spans.read(query, [hit.passage for hit in hits])
+        margins = [span.margin if span.text else float("-inf") for span in spans]
+        # A stable sort: those without an answer keep their order.
+        return [hits[n] for n in sorted(range(len(hits)), key=lambda n: -margins[n])]

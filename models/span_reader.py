@@ -1,0 +1,212 @@
+"""An extractive reader: an encoder that points at what a passage answers, or at nothing.
+
+Beside the reader that writes (`models/helper.py`, task `read`): an encoder of 22 million weights
+reads question and passage at once in one pass, both ways, and its score tells passages from each
+other (Devlin et al. 2019, §4.3; the null answer as in Rajpurkar et al. 2018).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Self, cast
+
+import torch
+from peft import LoraConfig, PeftModel
+from torch import FloatTensor, Tensor
+from transformers import (
+    AutoConfig,
+    AutoModelForQuestionAnswering,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.modeling_outputs import QuestionAnsweringModelOutput
+
+from models.component import ComponentConfig, ComponentModel
+from models.files.backbone import DTYPES, quiet_progress, resolve_backbone, resolve_dtype
+from models.parts.adapters import ALL_LINEAR
+from models.processors.spans import SpanProcessor
+
+COMPONENT = "span_reader"
+ANSWER_LAYER = "qa_outputs"
+LOWEST = -1e4
+DROPOUT_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+@dataclass(frozen=True)
+class SpanReaderConfig(ComponentConfig):
+    """Settings of an extractive reader: `ComponentConfig`'s and these.
+
+    Attributes:
+        max_input_tokens: of question and passage together; a longer passage is read in windows.
+        max_output_tokens: of an answer.
+        least_margin: how far an answer's score must lie above that of none to be given.
+    """
+
+    component: ClassVar[str] = COMPONENT
+
+    max_output_tokens: int = 30
+    least_margin: float = field(default=0.0, kw_only=True)
+
+    def processor(self, tokenizer: PreTrainedTokenizerBase) -> SpanProcessor:
+        """Return what turns questions and passages into this reader's ids."""
+        return SpanProcessor(tokenizer, self.max_input_tokens)
+
+
+class Span(NamedTuple):
+    """A passage's best answer: its text, and by how much its score exceeds that of no answer."""
+
+    text: str
+    margin: float
+
+
+class SpanReader(ComponentModel[SpanReaderConfig]):
+    """An encoder with two scores a token: that an answer begins there, and that it ends there.
+
+    The first token, [CLS], stands for no answer.
+    """
+
+    config_type = SpanReaderConfig
+
+    @classmethod
+    def load_backbone(cls, config: SpanReaderConfig, dtype: str) -> PreTrainedModel:
+        """Return the encoder with a new answer layer."""
+        source = resolve_backbone(config.backbone)
+        described = AutoConfig.from_pretrained(source, revision=config.backbone_revision)
+        # Drawing random numbers takes a fifth of a step, and adapters overfit little.
+        for rate in DROPOUT_RATES:
+            if hasattr(described, rate):
+                setattr(described, rate, 0.0)
+        with quiet_progress():
+            backbone = AutoModelForQuestionAnswering.from_pretrained(
+                source,
+                config=described,
+                revision=config.backbone_revision,
+                dtype=DTYPES.get(resolve_dtype(dtype), "auto"),
+            )
+        if backbone.device.type == "cpu" and backbone.dtype == torch.bfloat16:
+            # PyTorch's fused attention in bfloat16 is three times as slow on a CPU.
+            backbone.set_attn_implementation("eager")
+        # As `backbone_id` names it, wherever its folder lies.
+        backbone.config._name_or_path = config.backbone
+        return backbone
+
+    @classmethod
+    def add_adapter(cls, backbone: PreTrainedModel, config: SpanReaderConfig) -> PeftModel:
+        """Return the encoder frozen, with adapters and an answer layer that train."""
+        linear = r".*encoder.*\.(query|key|value|dense)"
+        targets = linear if config.lora_targets == ALL_LINEAR else config.lora_targets
+        adapter = LoraConfig(
+            r=config.lora_rank,
+            lora_alpha=config.lora_alpha,  # type: ignore[arg-type]
+            lora_dropout=config.lora_dropout,
+            target_modules=targets,
+            modules_to_save=[ANSWER_LAYER],
+        )
+        adapted = PeftModel(backbone, adapter)
+        adapted.peft_config["default"].base_model_name_or_path = config.backbone
+        return adapted
+
+    def forward(  # type: ignore[override]
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        attention_mask: Tensor,
+        spans: Tensor,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> QuestionAnsweringModelOutput:
+        """Compute the loss of a batch: no position that states the answer is preferred to another.
+
+        Args:
+            input_ids, token_type_ids, attention_mask: [B, T].
+            spans: [B, S, 2] first and last tokens of the answers, (0, 0) for none, -1 as filling.
+            labels: [B]; -100 for a sample that fills up a batch.
+            num_items_in_batch: samples of the whole optimizer step.
+
+        Returns:
+            `loss`, and start_logits and end_logits [B, T] in float32.
+        """
+        start, end = self.scores(input_ids, token_type_ids, attention_mask)
+        counts = torch.ones(len(spans)) if labels is None else (labels >= 0).float()
+        counts = counts.to(start)
+        losses = (_missed(start, spans[..., 0]) + _missed(end, spans[..., 1])) / 2
+        number = counts.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
+        loss = (losses * counts).sum() / number
+        scores = {"start_logits": cast(FloatTensor, start), "end_logits": cast(FloatTensor, end)}
+        return QuestionAnsweringModelOutput(loss=cast(FloatTensor, loss), **scores)
+
+    def scores(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the scores [B, T] that an answer starts, and ends, at each token.
+
+        Those of the question and of padding are very low; the first token's stands for no answer.
+        """
+        device_type = self.backbone.device.type
+        dtype = self.backbone.dtype
+        with torch.autocast(device_type, dtype, enabled=dtype != torch.float32):
+            output = self.model(
+                input_ids=input_ids, token_type_ids=token_type_ids, attention_mask=attention_mask
+            )
+        may_answer = (token_type_ids == 1) & (attention_mask == 1)
+        # Its last token is the separator.
+        may_answer &= may_answer.roll(-1, dims=1)
+        may_answer[:, 0] = True
+        return tuple(
+            logits.float().masked_fill(~may_answer, LOWEST)
+            for logits in (output.start_logits, output.end_logits)
+        )  # type: ignore[return-value]
+
+    @torch.inference_mode()
+    def best_spans(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the best span [B, 2] of each row, last token included, and its margin [B]."""
+        start, end = self.scores(input_ids, token_type_ids, attention_mask)
+        width = start.shape[1]
+        none = start[:, 0] + end[:, 0]
+        both = start[:, 1:, None] + end[:, None, 1:]
+        allowed = torch.ones(width - 1, width - 1, dtype=torch.bool, device=start.device)
+        allowed = allowed.triu() & ~allowed.triu(self.settings.max_output_tokens)
+        best, place = both.masked_fill(~allowed, 2 * LOWEST).flatten(1).max(dim=1)
+        spans = torch.stack((place // (width - 1), place % (width - 1)), dim=1) + 1
+        return spans, best - none
+
+    def merged(self) -> Self:
+        """Return this reader, for reading alone: its update added to the encoder's weights."""
+        if isinstance(self.model, PeftModel):
+            self.model = self.model.merge_and_unload()
+        return self.eval().requires_grad_(False)
+
+    def read(
+        self, processor: SpanProcessor, pairs: Sequence[tuple[str, str]], batch_size: int = 32
+    ) -> list[Span]:
+        """Return the best answer of each passage to its question, whatever its margin.
+
+        Args:
+            pairs: questions and passages.
+            batch_size: windows of passages at once, those of like length together.
+        """
+        windows = processor.windows(pairs)
+        order = sorted(range(len(windows)), key=lambda n: len(windows[n].input_ids))
+        best = [Span("", float("-inf"))] * len(pairs)
+        for first in range(0, len(order), batch_size):
+            chosen = [windows[n] for n in order[first : first + batch_size]]
+            inputs = {k: v.to(self.backbone.device) for k, v in processor.batch(chosen).items()}
+            spans, margins = self.best_spans(**inputs)
+            for window, (start, end), margin in zip(
+                chosen, spans.tolist(), margins.tolist(), strict=True
+            ):
+                if margin > best[window.pair].margin:
+                    passage = pairs[window.pair][1]
+                    best[window.pair] = Span(window.text(passage, start, end), margin)
+        return best
+
+
+def _missed(scores: Tensor, positions: Tensor) -> Tensor:
+    """Return minus the log-probability [B] of all given positions [B, S] together."""
+    wanted = torch.zeros_like(scores, dtype=torch.bool)
+    wanted.scatter_(1, positions.clamp(min=0), positions >= 0)
+    # A filling position may have put False where the first token is wanted.
+    wanted[:, 0] = (positions == 0).any(dim=1)
+    told = scores.masked_fill(~wanted, 2 * LOWEST)
+    return scores.logsumexp(dim=1) - told.logsumexp(dim=1)
