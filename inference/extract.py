@@ -1,8 +1,9 @@
 """Triples of a whole corpus by a text-to-triples model; an interrupted run goes on where it was.
 
 With --samples the texts come with gold triples, and the command ends with exact precision, recall
-and F1 against them. With --asked each passage is read for the subquery that found it, by
---passage-reader, as data_gen/build_subq.py --asked lists them and --readings takes them.
+and F1 against them. With --asked each passage is read for the subquery that found it, as
+data_gen/build_subq.py --asked lists them and --readings takes them, by --span-reader and, where the
+subquery is a whole question, by --passage-reader.
 """
 
 import argparse
@@ -18,7 +19,9 @@ from common.tables import emit_json, print_table
 from evaluation.component_scores import score_triples
 from inference.engines.contract import READER_ADAPTER, T2T_ADAPTER
 from inference.indexes.extraction import TripleExtractor
+from inference.indexes.focused import Extractor
 from inference.indexes.growing import read_each
+from inference.indexes.spans import SpanExtractor, SpanService
 from inference.loops.kind import LoopOptions, ReadingOptions
 from inference.opening.arguments import (
     add_engine_arguments,
@@ -30,6 +33,7 @@ from inference.opening.arguments import (
 from inference.opening.components import Component, open_helper
 from inference.opening.engine import build_engine
 from inference.opening.extractors import open_extractor, open_focused_extractor
+from inference.opening.loop_options import checkpoint_or_none
 from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus
 from models.formats.passages import AskedPassage
 from models.formats.prompts import passage_text
@@ -48,6 +52,11 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--passage-reader", type=Path, default=ReadingOptions.passage_reader, metavar="CHECKPOINT",
         help="helper of the task read, for --asked",
+    )  # fmt: skip
+    add(
+        "--span-reader", type=checkpoint_or_none, default=ReadingOptions.span_reader,
+        metavar="CHECKPOINT",
+        help="extractive reader for --asked, or 'none': --passage-reader then reads all of it",
     )  # fmt: skip
     add("--t2t", type=Path, default=LoopOptions.t2t, help="text-to-triples component folder")
     add("--out", required=True, type=Path, help="JSON Lines of {id, text, triples} to write")
@@ -104,11 +113,14 @@ async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
     options, adapters = engine_options_from(arguments), {READER_ADAPTER: component.folder}
     engine = build_engine(options, backbone=component.backbone, adapters=adapters)
     grounded = options.kind != "openai"
-    extractor = open_focused_extractor(engine, component, arguments.cache, grounded)
-    start, cached = time.perf_counter(), len(extractor.cache)
+    written = open_focused_extractor(engine, component, arguments.cache, grounded)
+    extractor: Extractor = written
+    if arguments.span_reader is not None:
+        extractor = SpanExtractor(SpanService.open(arguments.span_reader), written)
+    start, cached = time.perf_counter(), len(written.cache)
 
     async def read_one(one: AskedPassage) -> AskedPassage:
-        [triples] = await extractor.extract([one.passage], None, one.subquery)
+        [triples] = await extractor.extract([one.passage], None, one.subquery, one.whole)
         return replace(one, triples=tuple(triples))
 
     try:
@@ -117,7 +129,7 @@ async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
         write_records(arguments.out, read)
         return {
             "passages": len(read),
-            "read_now": len(extractor.cache) - cached,
+            "written_now": len(written.cache) - cached,
             "with_triples": sum(bool(one.triples) for one in read),
             "cut": sum(bool(extractor.cut([one.passage], one.subquery)) for one in read),
             "seconds": time.perf_counter() - start,

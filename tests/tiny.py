@@ -4,7 +4,14 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertModel,
+    BertTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
@@ -43,4 +50,28 @@ def tiny_backbone(folder: Path, seed: int = 0, hidden_size: int = 64) -> Path:
     """Save a tiny model and its tokenizer; the folder serves as a backbone's name."""
     tiny_llama(seed, hidden_size).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def tiny_encoder(folder: Path, seed: int = 0) -> Path:
+    """Save a random BERT of two layers and its tokenizer; the folder serves as a backbone's name.
+
+    A token is a letter or a sign; texts are lower-cased, as all-MiniLM-L6-v2's are.
+    """
+    signs = "abcdefghijklmnopqrstuvwxyz0123456789.,?:;-'"
+    pieces = [*signs, *(f"##{sign}" for sign in signs)]
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = {token: number for number, token in enumerate([*specials, *pieces])}
+    BertTokenizer(vocab=vocabulary, do_lower_case=True).save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=512,
+        pad_token_id=0,
+    )
+    BertModel(config, add_pooling_layer=False).save_pretrained(folder)
     return folder

@@ -56,10 +56,10 @@ class AskedWriter:
         self._asked = Spool(folder / "asked", AskedPassage)
         self._keys = DiskGroups(folder)
 
-    def add(self, subquery: str, passages: Iterable[PassageRecord]) -> None:
-        """Take in the passages that a subquery found."""
+    def add(self, subquery: str, passages: Iterable[PassageRecord], whole: bool) -> None:
+        """Take in the passages that a subquery found; whole: it is the question itself."""
         for passage in passages:
-            asked = AskedPassage(subquery, passage)
+            asked = AskedPassage(subquery, passage, whole=whole)
             if asked.key not in self._keys:
                 self._keys.add(asked.key)
                 self._asked.add(asked)
@@ -207,7 +207,8 @@ class SubqReading:
                 asks = [s for s in question.steps if wording(s.subquery) == wording(query)]
                 # The oracle may put these in where retrieval missed them.
                 own = [step.passage for step in asks if step.passage is not None]
-                asked.add(query, [p for p in (*passages, *own) if not is_stand_in(p)])
+                shown = [p for p in (*passages, *own) if not is_stand_in(p)]
+                asked.add(query, shown, whole=query == whole)
 
     def _read(self, passage: PassageRecord, subquery: str) -> Sequence[Triple]:
         """Return what a reader found, or of a passage made of annotation what one would find."""

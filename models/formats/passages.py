@@ -27,12 +27,14 @@ def passage_key(passage: PassageRecord) -> str:
 class AskedPassage:
     """A passage that a subquery found, and the triples that a reader took from it.
 
-    triples: none before it was read, and where the passage does not tell.
+    triples: none before it was read, and where the passage does not tell. whole: the subquery is
+    the question itself, which may take several steps.
     """
 
     subquery: str
     passage: PassageRecord
     triples: tuple[Triple, ...] = ()
+    whole: bool = False
 
     @property
     def key(self) -> str:
@@ -45,9 +47,10 @@ class AskedPassage:
         reader = FieldReader(record, where)
         passage = PassageRecord.from_json(record, where)
         triples = reader.items("triples", read_triple, "[subject, predicate, object]")
-        return cls(reader.text("subquery"), passage, tuple(triples))
+        return cls(reader.text("subquery"), passage, tuple(triples), bool(record.get("whole")))
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `from_json` reads."""
         triples = [[t.subject, t.predicate, t.object] for t in self.triples]
-        return {"subquery": self.subquery, **self.passage.to_json(), "triples": triples}
+        whole = {"whole": True} if self.whole else {}
+        return {"subquery": self.subquery, **whole, **self.passage.to_json(), "triples": triples}

@@ -90,7 +90,7 @@ def test_a_component_reads_what_is_asked(
              "--out", tmp_path / "read.jsonl", "--dtype", "float32")  # fmt: skip
     capsys.readouterr()
     counts = run(inference.extract.main, *given)
-    assert counts["passages"] == counts["read_now"] == len(asked)
+    assert counts["passages"] == counts["written_now"] == len(asked)
     read = list(read_records(tmp_path / "read.jsonl", AskedPassage))
     assert [one.key for one in read] == [one.key for one in asked]
-    assert run(inference.extract.main, *given)["read_now"] == 0
+    assert run(inference.extract.main, *given)["written_now"] == 0
