@@ -2,12 +2,14 @@
 """Measure how well a passage is read for a question, by the reader and by all-facts extraction.
 
 python benchmarks/reading.py --reading DATA/reading/test.jsonl \\
-    --questions 2WikiMultihopQA=DEV.jsonl MuSiQue=DEV.jsonl [--reader DIR] [--t2t DIR]
+    --questions 2WikiMultihopQA=DEV.jsonl MuSiQue=DEV.jsonl [--span-reader DIR] [--reader DIR] \\
+    [--t2t DIR]
 
 Reading: token F1 where the passage answers, and the share refused where it does not, over spans.
 Hops: token F1 of each annotated step, asked of its own passage, by relation. With --t2t the same
 for the triple of the text-to-triples model that `select_triples` puts nearest to the subquery.
-With --thresholds, what a least log-probability of an answer would give.
+With --thresholds, what a least log-probability of an answer, or a least margin of the extractive
+reader's, would give.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -30,22 +33,31 @@ from data_gen.facts.solving_steps import solving_steps
 from data_gen.samples.reading import passage_samples
 from evaluation.answers import token_f1
 from evaluation.significance import bootstrap_interval
-from inference.engines.contract import DEFAULT_CHECKPOINTS, READER_ADAPTER, T2T_ADAPTER
+from inference.engines.contract import (
+    DEFAULT_CHECKPOINTS,
+    DEFAULT_SPAN_READER,
+    READER_ADAPTER,
+    T2T_ADAPTER,
+)
 from inference.indexes.extraction import TripleExtractor, chunks
 from inference.indexes.focused import FocusedExtractor
+from inference.indexes.spans import SpanService
 from inference.opening.arguments import add_engine_arguments, command, engine_options_from
 from inference.opening.components import Component, open_helper
 from inference.opening.engine import build_engine
 from inference.opening.extractors import open_extractor, open_focused_extractor
+from inference.opening.loop_options import checkpoint_or_none
 from inference.retrieval.passages import Passage
 from models.facts.triple_selection import select_triples
+from models.formats.prompts import passage_text
 from models.formats.reading import ReadingRecord
 from models.formats.records import QuestionRecord, read_records
 from models.formats.triples import Triple
 
 BATCH = 256
 MEMORY = Path(":memory:")
-THRESHOLDS = (-8.0, -4.0, -3.0, -2.0, -1.5, -1.0, -0.7, -0.5, -0.3, -0.2)
+LOGPROBS = (-8.0, -4.0, -3.0, -2.0, -1.5, -1.0, -0.7, -0.5, -0.3, -0.2)
+MARGINS = (-6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0)
 
 
 @dataclass(frozen=True)
@@ -61,10 +73,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Read:
-    """What was read: the first answer, "" for none, and the log-probability of its tokens."""
+    """What was read: the first answer, "" for none, and how sure the reader is of it.
+
+    confidence: the log-probability of its tokens, or the margin of a span.
+    """
 
     answer: str
-    logprob: float = 0.0
+    confidence: float = 0.0
 
 
 def reading_asked(path: Path, limit: int, seed: int) -> list[Asked]:
@@ -142,11 +157,25 @@ def figures_of(asked: Sequence[Asked], read: Sequence[Read], by: str = "group") 
     return figures
 
 
-def at_thresholds(asked: Sequence[Asked], read: Sequence[Read]) -> dict[str, Any]:
+def read_spans(folder: Path, asked: Sequence[Asked], least: float | None = None) -> list[Read]:
+    """Return what an extractive reader points at; least: margin in place of its own."""
+    spans = SpanService.open(folder)
+    least = spans.least_margin if least is None else least
+    pairs = [(one.question, passage_text(one.passage.title, one.passage.text)) for one in asked]
+    read: list[Read] = []
+    for part in tqdm(list(chunks(pairs, BATCH)), desc="span reader"):
+        found = spans.reader.read(spans.processor, part)
+        read += [Read(s.text if s.margin > least else "", s.margin) for s in found]
+    return read
+
+
+def at_thresholds(
+    asked: Sequence[Asked], read: Sequence[Read], thresholds: Sequence[float]
+) -> dict[str, Any]:
     """Return the figures of each group as if less likely answers had not been given."""
     figures = {}
-    for least in THRESHOLDS:
-        kept = [r if r.logprob >= least else Read("") for r in read]
+    for least in thresholds:
+        kept = [r if r.confidence >= least else Read("") for r in read]
         figures[str(least)] = figures_of(asked, kept)
     return figures
 
@@ -156,28 +185,47 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     asked = [a for name, path in arguments.questions for a in hops_asked(name, path)]
     if arguments.reading:
         asked += reading_asked(arguments.reading, arguments.limit, arguments.seed)
+    figures: dict[str, Any] = {}
+    if arguments.span_reader is not None:
+        read = read_spans(arguments.span_reader, asked)
+        figures |= both_figures("span reader", asked, read)
+        if arguments.thresholds:
+            whole = read_spans(arguments.span_reader, asked, least=-inf)
+            figures["thresholds of margins"] = at_thresholds(asked, whole, MARGINS)
+    if arguments.reader is not None:
+        figures |= await measure_writers(arguments, asked)
+    return figures
+
+
+async def measure_writers(arguments: argparse.Namespace, asked: Sequence[Asked]) -> dict[str, Any]:
+    """Return the figures of the reader that writes and, where named, of all-facts extraction."""
     reader = open_helper(arguments.reader, "read")
     adapters = {READER_ADAPTER: reader.folder}
     t2t = Component.open(arguments.t2t, T2T_ADAPTER) if arguments.t2t else None
     if t2t is not None:
         adapters[T2T_ADAPTER] = t2t.folder
-    options = engine_options_from(arguments)
-    engine = build_engine(options, backbone=reader.backbone, adapters=adapters)
+    engine = build_engine(
+        engine_options_from(arguments), backbone=reader.backbone, adapters=adapters
+    )
     try:
         focused = open_focused_extractor(engine, reader, MEMORY, arguments.grounded)
         focused.with_logprobs = True
         read = await read_focused(focused, asked)
-        figures: dict[str, Any] = {"reader": figures_of(asked, read)}
-        figures["reader by kind"] = figures_of(asked, read, "kind")
+        figures = both_figures("reader", asked, read)
         if arguments.thresholds:
-            figures["thresholds"] = at_thresholds(asked, read)
+            figures["thresholds"] = at_thresholds(asked, read, LOGPROBS)
         if t2t is not None:
             facts = await read_all_facts(open_extractor(engine, t2t, MEMORY), asked)
-            figures["all facts, nearest"] = figures_of(asked, facts)
-            figures["all facts, nearest, by kind"] = figures_of(asked, facts, "kind")
+            figures |= both_figures("all facts, nearest", asked, facts)
     finally:
         await engine.close()
     return figures
+
+
+def both_figures(name: str, asked: Sequence[Asked], read: Sequence[Read]) -> dict[str, Any]:
+    """Return the figures of one reader, by group and by kind."""
+    by_kind = figures_of(asked, read, "kind")
+    return {name: figures_of(asked, read), f"{name} by kind": by_kind}
 
 
 def named_file(text: str) -> tuple[str, Path]:
@@ -195,8 +243,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--limit", type=int, default=1000, help="of them, by chance (default: 1000)")
     add("--questions", type=named_file, nargs="*", default=[], metavar="NAME=FILE",
         help="questions with annotated steps and their passages")  # fmt: skip
-    add("--reader", type=Path, default=DEFAULT_CHECKPOINTS[READER_ADAPTER], metavar="DIR",
-        help="helper of the task read (default: the shipped)")  # fmt: skip
+    add("--span-reader", type=checkpoint_or_none, default=DEFAULT_SPAN_READER, metavar="DIR",
+        help="extractive reader, or 'none' (default: the shipped)")  # fmt: skip
+    add("--reader", type=checkpoint_or_none, default=DEFAULT_CHECKPOINTS[READER_ADAPTER],
+        metavar="DIR",
+        help="helper of the task read, or 'none' (default: the shipped)")  # fmt: skip
     add("--t2t", type=Path, metavar="DIR", help="text-to-triples component to compare with")
     add("--grounded", action=argparse.BooleanOptionalAction, default=True,
         help="hold answers to the passage's words (default: yes)")  # fmt: skip
@@ -213,15 +264,18 @@ def main() -> None:
     arguments = _parser().parse_args()
     figures = asyncio.run(measure(arguments))
     for title, groups in figures.items():
-        if title != "thresholds":
+        if not title.startswith("thresholds"):
             rows = []
             for name, row in groups.items():
                 answered, unanswerable, *rest = row.values()
                 rows.append([name, answered, unanswerable, " ".join(map(str, rest))])
             print_table(title, ["group", "answered", "unanswerable", "figures"], rows)
-    for least, groups in figures.get("thresholds", {}).items():
-        rows = [[name, row.get("f1", ""), row.get("refused", "")] for name, row in groups.items()]
-        print_table(f"answers of at least {least}", ["group", "F1", "refused"], rows)
+    for title in ("thresholds of margins", "thresholds"):
+        for least, groups in figures.get(title, {}).items():
+            rows = [
+                [name, row.get("f1", ""), row.get("refused", "")] for name, row in groups.items()
+            ]
+            print_table(f"{title}: at least {least}", ["group", "F1", "refused"], rows)
     if arguments.json:
         emit_json(figures)
 

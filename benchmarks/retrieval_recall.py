@@ -3,8 +3,9 @@
     benchmarks/retrieval_recall.py --questions dev.jsonl --corpus corpus.jsonl \\
         [--question-documents] --encoder minilm --encoder FOLDER
 
-Recall at 3 and 5 of BM25, of each encoder, and of BM25 fused with each encoder by reciprocal rank,
-the encoder's ranks counting as often as --dense-weights says (1: as the retriever `hybrid` does).
+Recall at 3 and 5 of BM25, of each encoder, of both fused by reciprocal rank, the encoder's ranks
+counting as often as --dense-weights says (1: as the retriever `hybrid` does), and of
+that with the passages first that --span-reader finds an answer in.
 A question is to find all its supporting passages; a hop, its filled sub-question, its own one. No
 language model takes part.
 """
@@ -25,8 +26,11 @@ from common.commands import one_line_errors
 from common.tables import emit_json, print_table
 from data_gen.facts.solving_steps import solving_steps
 from evaluation.component_scores import recall_at_k
+from inference.engines.contract import DEFAULT_SPAN_READER
+from inference.indexes.spans import SpanService, answers_first
 from inference.loops.kind import LoopOptions
 from inference.opening.arguments import positive_int
+from inference.opening.loop_options import checkpoint_or_none
 from inference.retrieval.open_retriever import build_retriever, reciprocal_rank_fusion
 from inference.retrieval.passages import (
     Hit,
@@ -107,8 +111,13 @@ def measure(
     encoders: Sequence[str],
     weights: Sequence[float],
     title_weight: int,
+    spans: SpanService | None = None,
+    depths: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
-    """Return a row of figures for each kind of query and each way to search."""
+    """Return a row of figures for each kind of query and each way to search.
+
+    spans: ranks the first `depths` hits of each fusion too.
+    """
     bm25 = build_retriever("bm25", corpus, title_weight=title_weight)
     dense = {name: build_retriever("dense", corpus, name) for name in encoders}
     rows: list[dict[str, Any]] = []
@@ -131,7 +140,25 @@ def measure(
                 ]
                 spent = words_time + meaning_time
                 add(f"hybrid {short} {weight:g}", both, spent, group, kind)
+                for depth in depths if spans else ():
+                    ranked, ranking_time = ranked_by_answers(group.queries, both, spans, depth)
+                    way = f"hybrid {short} {weight:g}, {depth} read"
+                    add(way, ranked, spent + ranking_time, group, kind)
     return rows
+
+
+def ranked_by_answers(
+    queries: Sequence[str], rankings: Rankings, spans: SpanService, depth: int
+) -> tuple[Rankings, float]:
+    """Return the first `depth` hits of each query, those that answer it first, and milliseconds."""
+    spans.forget()
+    started = time.perf_counter()
+    pairs = list(zip(queries, rankings, strict=True))
+    ranked = [
+        answers_first(query, hits[:depth], spans)
+        for query, hits in tqdm(pairs, desc=f"{depth} read")
+    ]
+    return ranked, 1000 * (time.perf_counter() - started) / len(queries)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -152,6 +179,14 @@ def _parser() -> argparse.ArgumentParser:
         "--title-weight", type=positive_int, default=LoopOptions.title_weight, metavar="N",
         help="how often BM25 counts a title (%(default)s, as in the loops)",
     )  # fmt: skip
+    add(
+        "--span-reader", type=checkpoint_or_none, default=DEFAULT_SPAN_READER, metavar="DIR",
+        help="extractive reader that ranks what was found, or 'none' (default: the shipped)",
+    )  # fmt: skip
+    add(
+        "--depths", type=positive_int, nargs="+", default=[10, 20], metavar="N",
+        help="hits that it reads (10 20)",
+    )  # fmt: skip
     add("--limit", type=positive_int, help="questions (all)")
     return parser
 
@@ -171,7 +206,16 @@ def main() -> None:
             "Name the corpus of these questions, and questions with context and annotation"
         )
     encoders = options.encoder or ["minilm"]
-    rows = measure(corpus, wanted, encoders, options.dense_weights, options.title_weight)
+    spans = SpanService.open(options.span_reader) if options.span_reader else None
+    rows = measure(
+        corpus,
+        wanted,
+        encoders,
+        options.dense_weights,
+        options.title_weight,
+        spans,
+        options.depths,
+    )
     title = f"Recall over {len(corpus)} passages"
     print_table(title, list(rows[0]), [list(row.values()) for row in rows])
     counts = {kind: len(group.queries) for kind, group in wanted.items()}

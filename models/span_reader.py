@@ -22,6 +22,7 @@ from transformers.modeling_outputs import QuestionAnsweringModelOutput
 
 from models.component import ComponentConfig, ComponentModel
 from models.files.backbone import DTYPES, quiet_progress, resolve_backbone, resolve_dtype
+from models.kernels.cpu_attention import use_cpu_encoder_attention
 from models.parts.adapters import ALL_LINEAR
 from models.processors.spans import SpanProcessor
 
@@ -82,9 +83,7 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
                 revision=config.backbone_revision,
                 dtype=DTYPES.get(resolve_dtype(dtype), "auto"),
             )
-        if backbone.device.type == "cpu" and backbone.dtype == torch.bfloat16:
-            # PyTorch's fused attention in bfloat16 is three times as slow on a CPU.
-            backbone.set_attn_implementation("eager")
+        use_cpu_encoder_attention(backbone)
         # As `backbone_id` names it, wherever its folder lies.
         backbone.config._name_or_path = config.backbone
         return backbone

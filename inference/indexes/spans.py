@@ -151,11 +151,14 @@ class SpanRanker:
         """Return at most `top_k` hits a query, best first."""
         found = self.retriever.search(queries, max(self.depth, top_k))
         return [
-            self._ranked(query, hits)[:top_k] for query, hits in zip(queries, found, strict=True)
+            answers_first(query, hits, self.spans)[:top_k]
+            for query, hits in zip(queries, found, strict=True)
         ]
 
-    def _ranked(self, query: str, hits: list[Hit]) -> list[Hit]:
-        spans = self.spans.read(query, [hit.passage for hit in hits])
-        margins = [span.margin if span.text else float("-inf") for span in spans]
-        # A stable sort: those without an answer keep their order.
-        return [hits[n] for n in sorted(range(len(hits)), key=lambda n: -margins[n])]
+
+def answers_first(query: str, hits: Sequence[Hit], spans: SpanService) -> list[Hit]:
+    """Return hits with those that answer the query first, by their margins."""
+    read = spans.read(query, [hit.passage for hit in hits])
+    margins = [span.margin if span.text else float("-inf") for span in read]
+    # A stable sort: those without an answer keep their order.
+    return [hits[n] for n in sorted(range(len(hits)), key=lambda n: -margins[n])]

@@ -1,12 +1,22 @@
 """The CPU's training attention against PyTorch's own."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import BertModel
 
-from models.kernels.cpu_attention import NAME, CausalAttention, use_cpu_training_attention
-from tests.tiny import tiny_llama
+from models.kernels.cpu_attention import (
+    ENCODER_NAME,
+    NAME,
+    CausalAttention,
+    FullAttention,
+    use_cpu_encoder_attention,
+    use_cpu_training_attention,
+)
+from tests.tiny import tiny_encoder, tiny_llama
 
 
 def inputs(length: int, heads: int, groups: int, dtype: torch.dtype) -> list[Tensor]:
@@ -81,3 +91,38 @@ def test_masks_generation_and_float32_stay_with_sdpa() -> None:
     wide = tiny_llama()
     use_cpu_training_attention(wide)
     assert wide.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("length", [1, 33, 170])
+def test_an_encoders_attention_equals_pytorchs(length: int, masked: bool) -> None:
+    query, key, value = inputs(length, 4, 4, torch.float32)
+    mask = None
+    if masked:
+        mask = torch.ones(2, 1, length, length, dtype=torch.bool)
+        mask[1, :, :, 1 + length // 2 :] = False
+    expected = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3)
+    weight = torch.randn_like(expected)
+    expected_grads = torch.autograd.grad((expected * weight).sum(), (query, key, value))
+    actual = FullAttention.apply(query, key, value, mask, 0.3)
+    grads = torch.autograd.grad((actual * weight).sum(), (query, key, value))
+    torch.testing.assert_close(actual, expected)
+    for grad, expected_grad in zip(grads, expected_grads, strict=True):
+        torch.testing.assert_close(grad, expected_grad, rtol=1e-4, atol=1e-5)
+
+
+def test_an_encoder_in_bfloat16_reads_padded_batches_with_it(tmp_path: Path) -> None:
+    folder = tiny_encoder(tmp_path / "encoder")
+    exact = BertModel.from_pretrained(folder, add_pooling_layer=False).eval()
+    half = BertModel.from_pretrained(folder, add_pooling_layer=False, dtype=torch.bfloat16).eval()
+    use_cpu_encoder_attention(half)
+    assert half.config._attn_implementation == ENCODER_NAME
+    use_cpu_encoder_attention(exact)
+    assert exact.config._attn_implementation == "sdpa"
+    ids, mask = torch.randint(5, 60, (3, 40)), torch.ones(3, 40, dtype=torch.long)
+    mask[1, 9:] = 0
+    with torch.no_grad():
+        expected = exact(ids, attention_mask=mask).last_hidden_state
+        actual = half(ids, attention_mask=mask).last_hidden_state.float()
+    seen = mask.bool()
+    torch.testing.assert_close(actual[seen], expected[seen], rtol=0.05, atol=0.05)
