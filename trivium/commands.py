@@ -48,6 +48,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "training.train_t2t",
         "training.train_tri_rag",
         "training.train_helper",
+        "training.train_span_reader",
         "training.train_retriever",
         "training.compare",
         "training.average",

@@ -40,7 +40,7 @@ class SpanService:
     @classmethod
     def open(cls, folder: str | Path) -> "SpanService":
         """Load a component folder. Raises CheckpointError where it holds no extractive reader."""
-        return cls(SpanReader.from_pretrained(folder))
+        return cls(SpanReader.from_pretrained(folder, dtype="native"))
 
     def read(self, subquery: str, passages: Sequence[Passage]) -> list[Span]:
         """Return each passage's best answer, "" where it lies not above that of none."""

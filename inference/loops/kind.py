@@ -12,6 +12,7 @@ from inference.engines.contract import (
     DEFAULT_SPAN_READER,
     RAS_ADAPTER,
     READER_ADAPTER,
+    SPAN_READER,
     T2T_ADAPTER,
     Engine,
     EngineOptions,
@@ -156,8 +157,8 @@ class ReadingOptions(LoopOptions):
 
     def uses(self, component: str) -> bool:
         """Return whether the loop needs a component, by its option's name."""
-        unused = {"focused": T2T_ADAPTER, "all": "passage_reader"}
-        return component != unused.get(self.extracts)
+        unused = {"focused": (T2T_ADAPTER,), "all": ("passage_reader", SPAN_READER)}
+        return component not in unused.get(self.extracts, ())
 
 
 MarkT = TypeVar("MarkT")
@@ -240,8 +241,14 @@ class LoopKind(Generic[OptionsT]):
         """The tasks of the helpers that the loop can use, by their options."""
         return {name: mark.task for name, mark in marked(self.options, Helper).items()}
 
+    @cached_property
+    def encoders(self) -> tuple[str, ...]:
+        """The options that name a component of its own beside the engine's adapters."""
+        given = marked(self.options, Option).items()
+        return tuple(n for n, mark in given if mark.metavar == CHECKPOINT and n not in SHARED)
+
     def folders(self, options: LoopOptions) -> dict[str, Path]:
         """Return the folder of each component that takes part, by its option's name."""
-        names = filter(options.uses, (*self.components, *self.helpers))
+        names = filter(options.uses, (*self.components, *self.helpers, *self.encoders))
         named = {name: getattr(options, name) for name in names}
         return {name: folder for name, folder in named.items() if folder}

@@ -8,6 +8,7 @@ from common.names import nearest
 from inference.engines.contract import (
     RAS_ADAPTER,
     READER_ADAPTER,
+    SPAN_READER,
     T2T_ADAPTER,
     Engine,
     EngineOptions,
@@ -157,15 +158,6 @@ def _open_extractor(
     return BothExtractors(focused, open_extractor(engine, unfocused, cache, constrain))
 
 
-def _open_spans(options: LoopOptions) -> SpanService | None:
-    """Return the extractive reader; None where all facts of a passage are extracted, or none is
-    named.
-    """
-    if not isinstance(options, ReadingOptions) or options.span_reader is None:
-        return None
-    return SpanService.open(options.span_reader) if options.extracts != "all" else None
-
-
 def open_loop(
     options: LoopOptions, corpus: Sequence[Passage], shared: Engine | None = None
 ) -> OpenLoop:
@@ -184,7 +176,8 @@ def open_loop(
     reader = GraphReader(engine, make_input, options.max_answer_tokens, constrain)
     unfocused = (components.t2t or components.backbone) if T2T_ADAPTER in kind.components else None
     passage_reader = components.helpers.get(READER_ADAPTER)
-    spans = _open_spans(options)
+    folder = kind.folders(options).get(SPAN_READER)
+    spans = SpanService.open(folder) if folder else None
     extractor = _open_extractor(engine, options, unfocused, passage_reader, spans)
     helpers = {task: helper_requests(helper) for task, helper in components.helpers.items()}
     loop = kind.open(

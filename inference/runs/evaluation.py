@@ -223,7 +223,7 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     settings["engine"] = {name: getattr(options.engine, name) for name in OF_ENGINE}
     kind = LOOPS[options.loop]
     folders = kind.folders(options)
-    for name in ("ras", "t2t", *kind.helpers):
+    for name in ("ras", "t2t", *kind.helpers, *kind.encoders):
         settings[name] = component_fingerprint(folders[name]) if name in folders else None
     if isinstance(options, ReadingOptions):
         settings["extraction"] = options.extracts

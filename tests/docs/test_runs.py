@@ -107,6 +107,8 @@ EXCUSES = (
            "tests/data_gen/test_build_reading.py"),
     Excuse("docs/reading.md", ("python data_gen/build_subq.py", "python inference/extract.py"),
            HOURS, "tests/data_gen/test_readings.py"),
+    Excuse("docs/reading.md", "accelerate launch training/train_span_reader.py", HOURS,
+           "tests/training/test_train_span_reader.py"),
     Excuse("docs/retrieval.md", "python data_gen/build_retrieval.py", HOURS,
            "tests/data_gen/test_build_retrieval.py"),
     Excuse("docs/retrieval.md", "accelerate launch training/train_retriever.py", HOURS,
