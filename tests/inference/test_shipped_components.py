@@ -4,7 +4,14 @@ import pytest
 
 from inference.engines.contract import EngineOptions
 from inference.opening.engine import build_engine
-from tests.quality.shipped import FLOORS, measure, shipped_folders, shortfalls, trials
+from tests.quality.shipped import (
+    FLOORS,
+    measure,
+    shipped_folders,
+    shortfalls,
+    spans_pointed_at,
+    trials,
+)
 
 
 def test_every_component_has_a_floor_and_its_labels_are_above_it() -> None:
@@ -40,3 +47,8 @@ async def test_every_component_reaches_its_floor() -> None:
     finally:
         await engine.close()
     assert {name: low for name, own in scores.items() if (low := shortfalls(name, own))} == {}
+
+
+def test_the_extractive_reader_reaches_the_floor_of_reading() -> None:
+    texts, scores = spans_pointed_at()
+    assert shortfalls("read", scores) == {}, texts

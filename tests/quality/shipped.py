@@ -13,6 +13,7 @@ from evaluation.component_scores import score_triples
 from evaluation.conditions import score_conditions
 from inference.engines.contract import (
     DEFAULT_CHECKPOINTS,
+    DEFAULT_SPAN_READER,
     EXTRACTOR_ADAPTER,
     RAS_ADAPTER,
     SHIPPED,
@@ -21,6 +22,7 @@ from inference.engines.contract import (
     Request,
     Sampling,
 )
+from inference.indexes.spans import SpanService
 from inference.opening.components import (
     Component,
     conditions_requests,
@@ -32,6 +34,7 @@ from inference.opening.components import (
 from inference.retrieval.passages import Passage
 from models.formats.conditions import format_conditions, parse_conditions
 from models.formats.helpers import ENOUGH, NOTHING
+from models.formats.reading import passage_of, question_of
 from models.formats.records import (
     ConditionSample,
     HelperTask,
@@ -181,6 +184,16 @@ def helper_trial(folder: Path, task: HelperTask) -> Trial:
         return {**scores, "says_none": fmean(nothing)} if nothing else scores
 
     return Trial(requests, [s.label for s in samples], score)
+
+
+def spans_pointed_at() -> tuple[list[str], Scores]:
+    """The extractive reader's answers to the records of `read`, and their measures."""
+    samples = records("read", InstructionSample)
+    spans = SpanService.open(DEFAULT_SPAN_READER)
+    pairs = [(question_of(s.prompt), passage_of(s.prompt)) for s in samples]
+    read = spans.reader.read(spans.processor, pairs)
+    texts = [span.text if span.margin > spans.least_margin else NOTHING for span in read]
+    return texts, helper_trial(SHIPPED / "read_smollm2", "read").score(texts)
 
 
 def records(name: str, record_type: type[RecordT]) -> list[RecordT]:
