@@ -35,6 +35,7 @@ README_TABLE = re.compile(r"(<!-- results: begin -->\n)(.*?)(<!-- results: end -
 EVALUATIONS = "evaluations"
 WITHOUT = "__no_derived"
 ALL_FACTS = "__all_facts"
+WRITTEN = "__written"
 BASELINE = "ras_no_planning"
 TITLES = {"2wikimultihopqa": "2WikiMultihopQA", "hotpotqa": "HotpotQA", "musique": "MuSiQue"}
 ALL_TYPES = "all"
@@ -78,7 +79,7 @@ class QuestionSet:
     @property
     def loops(self) -> list[str]:
         """Loops without the variants that they are set beside."""
-        return [name for name in self.runs if not name.endswith((WITHOUT, ALL_FACTS))]
+        return [name for name in self.runs if not name.endswith((WITHOUT, ALL_FACTS, WRITTEN))]
 
     @cached_property
     def compared(self) -> dict[str, Any]:
@@ -130,13 +131,20 @@ class QuestionSet:
     @cached_property
     def ablated(self) -> list[dict[str, Any]]:
         """F1 with and without derived comparisons, paired, over all questions and by type."""
-        pairs = [(loop + WITHOUT, loop) for loop in self.loops if loop + WITHOUT in self.runs]
-        return [row for pair in pairs for row in self._paired(*pair)]
+        return self._against(WITHOUT)
 
     @cached_property
     def focused(self) -> list[dict[str, Any]]:
         """F1 with all facts of each passage and with focused extraction, as `ablated`."""
-        pairs = [(loop + ALL_FACTS, loop) for loop in self.loops if loop + ALL_FACTS in self.runs]
+        return self._against(ALL_FACTS)
+
+    @cached_property
+    def pointed(self) -> list[dict[str, Any]]:
+        """F1 with the reader that writes alone and with the extractive one, as `ablated`."""
+        return self._against(WRITTEN)
+
+    def _against(self, variant: str) -> list[dict[str, Any]]:
+        pairs = [(loop + variant, loop) for loop in self.loops if loop + variant in self.runs]
         return [row for pair in pairs for row in self._paired(*pair)]
 
     def _paired(self, lacking: str, having: str) -> Iterator[dict[str, Any]]:

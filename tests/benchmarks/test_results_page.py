@@ -151,6 +151,7 @@ def evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "ras": [1, 1, 1, 0],
         "ras__no_derived": [0, 1, 0, 0],
         "ras__all_facts": [0, 0, 1, 0],
+        "ras__written": [1, 0, 1, 0],
     }
     for name, right in runs.items():
         ems = [float(em) for em in right] * 5
@@ -189,6 +190,10 @@ def test_what_focused_extraction_carries_is_paired(evaluated: Path) -> None:
     row = group.focused[0]
     assert (row["without"]["mean"], row["with"]["mean"]) == (0.25, 0.75)
     assert row["gain"]["difference"] == 0.5
+    row = group.pointed[0]
+    assert (row["without"]["mean"], row["with"]["mean"]) == (0.5, 0.75)
+    text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
+    assert text.index("What does the extractive reader carry?") > text.index("focused extraction")
 
 
 def test_predictions_and_results_that_disagree_are_refused(evaluated: Path) -> None:
