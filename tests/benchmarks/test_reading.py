@@ -18,9 +18,10 @@ from benchmarks.reading import (
 from inference.retrieval.passages import Passage
 from models.formats.triples import Triple
 from models.helper import Helper, HelperConfig
+from models.span_reader import SpanReader, SpanReaderConfig
 from tests.data_gen.test_build_commands import question, write_lines
 from tests.data_gen.test_build_reading import read_passage
-from tests.tiny import tiny_backbone
+from tests.tiny import tiny_backbone, tiny_encoder
 
 PASSAGE = Passage("1", "Dawn", "A film.")
 ASKED = [
@@ -36,7 +37,7 @@ def test_figures_by_group() -> None:
     assert figures["a"]["f1"] == pytest.approx((2 / 3 + 1) / 2)
     assert figures["b"] == {"answered": 0, "unanswerable": 1, "refused": 0.0}
     assert set(figures_of(ASKED, read, "kind")) == {"x", "y"}
-    strict = at_thresholds(ASKED, read)["-1.0"]
+    strict = at_thresholds(ASKED, read, (-1.0, 0.0))["-1.0"]
     assert strict["a"]["f1"] == pytest.approx(1 / 3)
     assert strict["b"]["refused"] == 1.0
 
@@ -65,14 +66,20 @@ def test_the_command(
     backbone = tiny_backbone(tmp_path / "backbone")
     config = HelperConfig(str(backbone), task="read", max_input_tokens=900)
     Helper.from_config(config).save_pretrained(tmp_path / "read")
+    encoder = tiny_encoder(tmp_path / "encoder")
+    pointing = SpanReaderConfig(str(encoder), lora_rank=2, max_input_tokens=200)
+    SpanReader.from_config(pointing, dtype="float32").save_pretrained(tmp_path / "span")
     reading = write_lines(tmp_path / "r.jsonl", [*map(read_passage, range(4))])
     questions = write_lines(tmp_path / "q.jsonl", [question(1)])
     arguments = ["reading.py", "--reading", reading, "--questions", f"2Wiki={questions}",
-                 "--reader", tmp_path / "read", "--thresholds", "--engine", "transformers",
-                 "--dtype", "float32", "--json"]  # fmt: skip
+                 "--reader", tmp_path / "read", "--span-reader", tmp_path / "span", "--thresholds",
+                 "--engine", "transformers", "--dtype", "float32", "--json"]  # fmt: skip
     monkeypatch.setattr("sys.argv", [*map(str, arguments)])
     main()
     figures = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert figures["reader"]["reading"]["answered"] == 4
     assert figures["reader"]["2Wiki"]["answered"] == 2
     assert len(figures["thresholds"]) > 3
+    assert figures["span reader"]["2Wiki"]["answered"] == 2
+    refused = [row["reading"].get("f1") for row in figures["thresholds of margins"].values()]
+    assert refused == sorted(refused, reverse=True)

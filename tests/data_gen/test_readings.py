@@ -86,8 +86,18 @@ def test_a_component_reads_what_is_asked(
     settings = HelperConfig(str(backbone), max_input_tokens=900, max_output_tokens=4, task="read")
     Helper.from_config(settings).save_pretrained(tmp_path / "reader")
     run = json_runner(monkeypatch, capsys, tmp_path / "cache", "--engine", "transformers")
-    given = ("--asked", tmp_path / "asked.jsonl", "--passage-reader", tmp_path / "reader",
-             "--out", tmp_path / "read.jsonl", "--dtype", "float32")  # fmt: skip
+    given = (
+        "--asked",
+        tmp_path / "asked.jsonl",
+        "--passage-reader",
+        tmp_path / "reader",
+        "--span-reader",
+        "none",
+        "--out",
+        tmp_path / "read.jsonl",
+        "--dtype",
+        "float32",
+    )
     capsys.readouterr()
     counts = run(inference.extract.main, *given)
     assert counts["passages"] == counts["written_now"] == len(asked)

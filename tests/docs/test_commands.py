@@ -115,7 +115,7 @@ def test_a_synopsis_names_its_options() -> None:
     assert command.arguments == ["--corpus", "PATH", "--loop", "ras", "question"]
     check_options(command)
     [command] = commands_of(fence("training/train_NAME.py [--corpus PATH]\n", USAGE))
-    assert len(command.scripts) == 5
+    assert len(command.scripts) == 6
     with pytest.raises(AssertionError, match=r"has no \{'--corpus'\}"):
         check_options(command)
 

@@ -27,6 +27,7 @@ RECIPES: dict[str, type[T2TSettings] | type[RetrieverSettings]] = {
     "tri_rag": TriRagSettings,
     "t2t": T2TSettings,
     "helper": T2TSettings,
+    "span_reader": T2TSettings,
     "retriever": RetrieverSettings,
 }
 
@@ -52,7 +53,7 @@ def test_all_recipes_are_there() -> None:
         *("t2t_tiny", "t2t_smollm2", "t2t_smollm2_webnlg", "t2t_flan_t5_large", "t2t_llama3_2_3b"),
         *("tri_rag_tiny", "tri_rag_smollm2", "tri_rag_llama3_8b", "tri_rag_qwen3_8b"),
         *("tri_rag_deepseek_7b", "ras_tiny", "ras_smollm2", "ras_llama2_7b", "ras_llama3_8b"),
-        *("helper_tiny", "helper_smollm2", "retriever_minilm"),
+        *("helper_tiny", "helper_smollm2", "retriever_minilm", "span_reader_minilm"),
     }
 
 
