@@ -45,6 +45,11 @@ def _parser() -> argparse.ArgumentParser:
         "--allow-non-commercial", action="store_true",
         help="ship what was trained on data that forbids commercial use",
     )  # fmt: skip
+    add(
+        "--least-margin", type=float, metavar="X",
+        help="of an extractive reader: how far an answer's score must lie above that of none, as "
+        "benchmarks/reading.py --thresholds shows (as it is)",
+    )  # fmt: skip
     add("--json", action="store_true", help="print the manifest as one JSON object")
     return parser
 
@@ -120,14 +125,20 @@ def ship(
     out: Path,
     licences: Mapping[str, str] | None = None,
     allow_non_commercial: bool = False,
+    least_margin: float | None = None,
 ) -> dict[str, Any]:
     """Write `out` and return its manifest.
 
-    licences: of subsets whose card states none. Raises CheckpointError when `component` is none, is
+    licences: of subsets whose card states none. least_margin: of an extractive reader; None leaves
+    it. Raises CheckpointError when `component` is none, is
     truncated, or `out` cannot be written, and where a subset's licence forbids commercial use
     unless that is allowed; FileNotFoundError when `data` has no card or the component no metrics.
     """
     config = read_component_config(component)
+    if least_margin is not None:
+        if "least_margin" not in config:
+            raise CheckpointError(f"--least-margin: {component} is no extractive reader")
+        config["least_margin"] = least_margin
     made_of = provenance(shipped_metrics(component), data, licences or {})
     if not allow_non_commercial:
         refuse_non_commercial(made_of["data"]["subsets"])
@@ -148,7 +159,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     manifest = ship(
         arguments.component, arguments.data, arguments.out, dict(arguments.licence),
-        arguments.allow_non_commercial,
+        arguments.allow_non_commercial, arguments.least_margin,
     )  # fmt: skip
     rows = [[name, entry["bytes"]] for name, entry in manifest["files"].items()]
     print_table(f"Shipped to {arguments.out}", ["file", "bytes"], rows)

@@ -14,9 +14,10 @@ from models.condition_extractor import (
 )
 from models.files.checkpoint import CheckpointError, verify_component
 from models.parts.deep_prompt import DeepPrompt
+from models.span_reader import SpanReader, SpanReaderConfig
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.processes import fresh, run
-from tests.tiny import tiny_backbone
+from tests.tiny import tiny_backbone, tiny_encoder
 from training.ship import ship
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,6 +62,16 @@ def test_a_soft_prompt_ships_without_an_adapter(trained: Path) -> None:
     assert isinstance(read.prompt, DeepPrompt) and isinstance(extractor.prompt, DeepPrompt)
     expected = extractor.prompt.embeddings.to(torch.bfloat16).float()
     assert torch.equal(read.prompt.embeddings, expected)
+
+
+def test_an_extractive_reader_ships_with_a_margin_of_its_own(trained: Path) -> None:
+    config = SpanReaderConfig(str(tiny_encoder(trained / "encoder")), lora_rank=2)
+    SpanReader.from_config(config, dtype="float32").save_pretrained(trained / "span")
+    shutil.copyfile(trained / "run" / "metrics.json", trained / "span" / "metrics.json")
+    ship(trained / "span", trained / "data", trained / "shipped", least_margin=-1.5)
+    assert SpanReader.from_pretrained(trained / "shipped").settings.least_margin == -1.5
+    with pytest.raises(CheckpointError, match="--least-margin: .*run is no extractive reader"):
+        ship(trained / "run", trained / "data", trained / "other", least_margin=1.0)
 
 
 def test_command_line_and_missing_card(trained: Path) -> None:
