@@ -70,7 +70,7 @@ def test_an_extractive_reader_ships_with_a_margin_of_its_own(trained: Path) -> N
     shutil.copyfile(trained / "run" / "metrics.json", trained / "span" / "metrics.json")
     ship(trained / "span", trained / "data", trained / "shipped", least_margin=-1.5)
     assert SpanReader.from_pretrained(trained / "shipped").settings.least_margin == -1.5
-    with pytest.raises(CheckpointError, match="--least-margin: .*run is no extractive reader"):
+    with pytest.raises(CheckpointError, match=r"--least-margin: .*run is no extractive reader"):
         ship(trained / "run", trained / "data", trained / "other", least_margin=1.0)
 
 
