@@ -130,8 +130,12 @@ class QuestionSet:
 
     @cached_property
     def ablated(self) -> list[dict[str, Any]]:
-        """F1 with and without derived comparisons, paired, over all questions and by type."""
-        return self._against(WITHOUT)
+        """F1 with and without derived comparisons, paired, over all questions and by type.
+
+        Of the variants too, as far as both are recorded.
+        """
+        pairs = [(name + WITHOUT, name) for name in self.runs if name + WITHOUT in self.runs]
+        return [row for pair in pairs for row in self._paired(*pair)]
 
     @cached_property
     def focused(self) -> list[dict[str, Any]]:
