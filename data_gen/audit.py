@@ -16,7 +16,7 @@ from typing import Any
 from common.commands import add_output_options, command_parser, log_warnings, one_line_errors
 from common.tables import emit_json, print_table
 from data_gen.audits.findings import Choice
-from data_gen.audits.inputs import split_files
+from data_gen.audits.inputs import common_kind, split_files
 from data_gen.audits.report import finding_rows, report_of, write_report
 from data_gen.audits.run import Audit, Settings
 from data_gen.builds.cards import WORDS_UNIT, token_counter
@@ -97,6 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_arguments(arguments)
     log_warnings(options)
     files = split_files(options.data)
+    # What cannot be audited is refused before the tokenizer is loaded, which takes seconds.
+    common_kind(files)
     settings, unit = read_settings(options)
     outcome = Audit(files, settings).run()
     report = report_of(outcome, files, unit)

@@ -7,6 +7,7 @@ and `sys.path` with the others, and an exception nobody catches, KeyboardInterru
 with code 1. That a command starts from nothing is left to `fresh`.
 """
 
+import gc
 import multiprocessing
 import os
 import runpy
@@ -134,6 +135,11 @@ def _become(
     arguments: list[str], folder: Path, environment: dict[str, str], output: Path, errors: Path
 ) -> None:
     """Run a script as the main program of this process."""
+    # A collection of garbage would copy all that is imported here into this process.
+    gc.freeze()
+    # A command forks its data workers itself, as in an interpreter of its own. Otherwise it would
+    # start a second fork server for them, and they would outlive a command that is killed.
+    multiprocessing.set_start_method(None, force=True)
     for number, path in ((1, output), (2, errors)):
         opened = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.dup2(opened, number)

@@ -220,6 +220,7 @@ class LoopKind(Generic[OptionsT]):
     components: which of the shared ones it uses, by their options. index: the option that names
     the folder which it answers from. heading: over its own options in a command's help; None puts
     them among the shared ones. documents: what an open loop searches, where that is no corpus.
+    check: raises on options that it cannot be opened with, before any model is loaded.
     """
 
     name: str
@@ -230,6 +231,7 @@ class LoopKind(Generic[OptionsT]):
     index: str | None = None
     heading: str | None = None
     documents: Callable[[Any], Sequence[Passage]] | None = None
+    check: Callable[[OptionsT], object] | None = None
 
     @cached_property
     def own(self) -> tuple[str, ...]:

@@ -200,6 +200,26 @@ class T2RagOptions(LoopOptions):
     resolver: Annotated[Path | None, Helper("resolve")] = None
 
 
+def check_t2rag(options: T2RagOptions) -> None:
+    """Raise PropositionIndexError for options that leave nothing to search or resolve from."""
+    if options.granularity == "proposition":
+        _propositions(options)
+    elif options.without_passages:
+        raise PropositionIndexError(
+            "--without-passages leaves nothing to resolve from with --granularity passage: "
+            "give one of the two"
+        )
+
+
+def _propositions(options: T2RagOptions) -> Path:
+    if options.propositions is None:
+        raise PropositionIndexError(
+            "--loop t2rag searches propositions: name their index with --propositions, after "
+            "inference/build_propositions.py has made it"
+        )
+    return options.propositions
+
+
 def open_t2rag(parts: LoopParts[T2RagOptions]) -> T2RagLoop:
     """Open T²RAG over propositions, or over passages for its ablation.
 
@@ -222,20 +242,11 @@ def open_t2rag(parts: LoopParts[T2RagOptions]) -> T2RagLoop:
 def _open_search(parts: LoopParts[T2RagOptions]) -> Search:
     options = parts.options
     if options.granularity == "passage":
-        if options.without_passages:
-            raise PropositionIndexError(
-                "--without-passages leaves nothing to resolve from with --granularity passage: "
-                "give one of the two"
-            )
         return PassageSearch(parts.retriever())
-    if options.propositions is None:
-        raise PropositionIndexError(
-            "--loop t2rag searches propositions: name their index with --propositions, after "
-            "inference/build_propositions.py has made it"
-        )
-    index = open_index(options.propositions, parts.encoder())
+    folder = _propositions(options)
+    index = open_index(folder, parts.encoder())
     passages = {passage.id: passage for passage in parts.corpus}
-    _check_corpus(index, passages, options.propositions)
+    _check_corpus(index, passages, folder)
     return PropositionSearch(index, passages)
 
 
@@ -258,4 +269,6 @@ def _check_corpus(index: PropositionIndex, passages: Mapping[str, Passage], fold
         )
 
 
-T2RAG = LoopKind("t2rag", T2RagOptions, open_t2rag, index="propositions", heading="t2rag")
+T2RAG = LoopKind(
+    "t2rag", T2RagOptions, open_t2rag, index="propositions", heading="t2rag", check=check_t2rag
+)

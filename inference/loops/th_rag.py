@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from inference.engines.contract import Constraint
 from inference.indexes.hierarchy.index import EvidenceSentence, HierarchyIndex, ScoredQuestion
 from inference.indexes.hierarchy.offers import SHORTLIST, Offer, TopicOffers
-from inference.indexes.hierarchy.store import HierarchyError
+from inference.indexes.hierarchy.store import HierarchyError, open_database
 from inference.loops.kind import (
     Helper,
     LoopKind,
@@ -279,18 +279,27 @@ class ThRagOptions(LoopOptions):
         )
 
 
+def _hierarchy(options: ThRagOptions) -> Path:
+    if options.hierarchy is None:
+        raise HierarchyError(
+            "--loop th_rag answers from a hierarchy: name it with --hierarchy, after "
+            "inference/build_hierarchy.py has made it"
+        )
+    return options.hierarchy
+
+
+def check_th_rag(options: ThRagOptions) -> None:
+    """Raise HierarchyError for options that name no hierarchy."""
+    open_database(_hierarchy(options)).close()
+
+
 def open_th_rag(parts: LoopParts[ThRagOptions]) -> ThRagLoop:
     """Open TH-RAG over the hierarchy that the options name.
 
     A trained chooser chooses at both levels. Raises HierarchyError, IndexMismatchError.
     """
     options = parts.options
-    if options.hierarchy is None:
-        raise HierarchyError(
-            "--loop th_rag answers from a hierarchy: name it with --hierarchy, after "
-            "inference/build_hierarchy.py has made it"
-        )
-    index = HierarchyIndex.load(options.hierarchy, parts.encoder())
+    index = HierarchyIndex.load(_hierarchy(options), parts.encoder())
     chooser = parts.helpers.get("choose_topics")
     choosers = dict.fromkeys(CHOICE_STEPS.values(), chooser) if chooser else None
     return ThRagLoop(ModelSteps(parts.engine, choosers), index, options.settings, parts.ras_reader)
@@ -304,4 +313,5 @@ TH_RAG = LoopKind(
     index="hierarchy",
     heading="th_rag",
     documents=lambda loop: loop.index.documents,
+    check=check_th_rag,
 )

@@ -219,23 +219,28 @@ class TriRagOptions(LoopOptions):
     )
 
 
+def _knowledge_base(options: TriRagOptions) -> Path:
+    if options.kb is None:
+        raise KnowledgeBaseError(
+            "--loop tri_rag answers from a knowledge base: name it with --kb, after "
+            "inference/build_kb.py has made it"
+        )
+    return options.kb
+
+
 def open_tri_rag(parts: LoopParts[TriRagOptions]) -> TriRagLoop:
     """Open Tri-RAG over the knowledge base that the options name.
 
     Raises KnowledgeBaseError, also for a corpus that lacks a document of the knowledge base.
     """
     options = parts.options
-    if options.kb is None:
-        raise KnowledgeBaseError(
-            "--loop tri_rag answers from a knowledge base: name it with --kb, after "
-            "inference/build_kb.py has made it"
-        )
-    base = KnowledgeBase.load(options.kb, parts.encoder())
+    folder = _knowledge_base(options)
+    base = KnowledgeBase.load(folder, parts.encoder())
     documents = {passage.id: passage for passage in parts.corpus}
     unknown = [s for entry in base.entries for s in entry.sources if s not in documents]
     if unknown:
         raise KnowledgeBaseError(
-            f"{options.kb} holds document '{unknown[0]}', which the corpus does not: name the "
+            f"{folder} holds document '{unknown[0]}', which the corpus does not: name the "
             "corpus that it was built from"
         )
     settings = TriRagSettings(
@@ -248,4 +253,4 @@ def open_tri_rag(parts: LoopParts[TriRagOptions]) -> TriRagLoop:
     return TriRagLoop(parts.engine, base, settings, parts.ras_reader, documents.__getitem__)
 
 
-TRI_RAG = LoopKind("tri_rag", TriRagOptions, open_tri_rag, index="kb")
+TRI_RAG = LoopKind("tri_rag", TriRagOptions, open_tri_rag, index="kb", check=_knowledge_base)

@@ -170,6 +170,8 @@ def open_loop(
     PropositionIndexError.
     """
     kind, components = loop_kind(options.loop), read_components(options)
+    if kind.check:
+        kind.check(options)
     ras, constrain = components.ras, options.engine.constrain
     engine = engine_of(options.engine, [components]) if shared is None else shared
     make_input = reader_inputs(ras, options.derive_comparisons) if ras else chat_input

@@ -39,8 +39,9 @@ def test_the_thread_is_chosen_where_the_whole_run_is_faster_in_every_round(
 @pytest.mark.slow
 def test_the_command_measures_every_way_in_turn() -> None:
     done = run_benchmark(
-        "save_stall.py", "--steps", "8", "--every", "2", "--layers", "2", "--rounds", "2"
-    )
+        "save_stall.py", "--steps", "8", "--every", "2", "--layers", "2", "--rounds", "2",
+        "--width", "256",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     report = last_json(done)
     none, background, in_step = report["none"], report["background"], report["in_step"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import data_gen.audit
 from data_gen.audits.inputs import split_files
 from data_gen.audits.run import Audit, Settings
 from data_gen.builds.cards import token_counter
@@ -23,6 +24,7 @@ from tests.data_gen.audited_sets import (
 )
 from tests.data_gen.test_build_commands import question, run
 from tests.data_gen.test_build_commands import write_lines as write_questions
+from tests.run_main import run_main
 from tests.shared_data import shared_data_file
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "audit.md"
@@ -125,18 +127,28 @@ def test_files_are_named_by_split_and_cards_stand_beside_them(tmp_path: Path) ->
     ],
 )
 def test_wrong_input_is_said_in_one_line(
-    arguments: list[str], message: str, tmp_path: Path
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "empty").mkdir()
     write_set(tmp_path / "blank", {"train": []})
     write_set(tmp_path / "ras", clean_ras())
     write_set(tmp_path / "triples", clean_triples())
     write_set(tmp_path / "broken", {"train": [{"task": "plan"}]})
-    done = run("audit.py", *arguments, "--out", "r", cwd=tmp_path)
-    assert done.returncode == 1
-    assert message in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        run_main(monkeypatch, data_gen.audit.main, *arguments, "--out", "r")
+    [said] = str(stopped.value).splitlines()
+    assert said.startswith("error: ") and message in said
     assert not (tmp_path / "r").exists()
+
+
+def test_a_mixture_is_refused_before_a_tokenizer_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = (write_set(tmp_path / "a", clean_ras()), write_set(tmp_path / "b", clean_triples()))
+    monkeypatch.setattr(data_gen.audit, "token_counter", lambda name: pytest.fail("was loaded"))
+    with pytest.raises(SystemExit, match="Audit one kind at a time"):
+        run_main(monkeypatch, data_gen.audit.main, *folders, "--out", tmp_path / "r")
 
 
 def every_finding(tmp_path: Path) -> set[str]:
@@ -178,8 +190,8 @@ def test_memory_does_not_hold_the_texts(tmp_path: Path) -> None:
 
 
 def long_questions(count: int) -> Splits:
-    """Answers of two kilobytes each."""
-    text = "Which of these is it? " * 100
+    """Answers of two kilobytes each, of few words: each word that is looked at is traced."""
+    text = f"Which{'ever' * 20} of these is it? " * 20
     answers = (sample(f"q{n}/answer", "answer", f"{n} {text}", [], f"It {n}") for n in range(count))
     return {"train": list(answers)}
 

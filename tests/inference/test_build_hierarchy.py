@@ -171,13 +171,19 @@ def test_topics_by_a_trained_helper_and_by_the_prompted_model(
 
 
 def test_what_cannot_be_is_refused_in_one_line(
-    build: Run, run: Run, engines: list[ScriptedEngine], tmp_path: Path
-) -> None:
+    build: Run, run: Run, engines: list[ScriptedEngine], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     with pytest.raises(SystemExit, match="holds no hierarchy"):
         build()
     build(*PASSAGES)
     with pytest.raises(SystemExit, match=r"encoder hash, and minilm is given"):
         build(*PASSAGES, more=("--encoder", "minilm"))
+
+    def loaded(*arguments: Any, **options: Any) -> ScriptedEngine:
+        pytest.fail("the backbone was loaded first")
+
+    monkeypatch.setattr(inference.opening.loop, "build_engine", loaded)
     for arguments, message in ((("--hierarchy", tmp_path / "no"), "holds no hierarchy"),
                                ((), "name it with --hierarchy")):  # fmt: skip
         with pytest.raises(SystemExit, match=message):

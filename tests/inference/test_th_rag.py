@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
@@ -22,7 +23,7 @@ from inference.loops.th_rag import CHOICE_STEPS, ThRagLoop, ThRagSettings
 from inference.loops.trace import Trace
 from inference.opening.components import prompted_triples_request
 from inference.runs.evaluation import run_questions
-from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from models.files.sentence_encoder import FloatArray, SentenceEncoder, load_sentence_encoder
 from models.formats.records import QuestionRecord
 from tests.scripted import text_input
 
@@ -64,13 +65,31 @@ def index(
     return build(load_sentence_encoder("hash"), world, writers, folder)
 
 
+class Remembering(SentenceEncoder):
+    """An encoder that embeds a text once for all indexes and questions."""
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        self.name, self.dimension = encoder.name, encoder.dimension
+        self._encoder = encoder
+        self._known: dict[str, FloatArray] = {}
+
+    @property
+    def fingerprint(self) -> str:
+        return self._encoder.fingerprint
+
+    def _embed(self, texts: list[str], batch_size: int) -> FloatArray:
+        new = [text for text in texts if text not in self._known]
+        self._known.update(zip(new, self._encoder.encode(new, batch_size), strict=True))
+        return np.stack([self._known[text] for text in texts])
+
+
 @pytest.fixture(scope="module")
 def minilm_index(
     world: GoldWorld, writers: TopicWriters, tmp_path_factory: pytest.TempPathFactory
 ) -> HierarchyIndex:
     """With the encoder that the loop has by default."""
     folder = tmp_path_factory.mktemp("minilm_hierarchy")
-    return build(load_sentence_encoder("minilm"), world, writers, folder)
+    return build(Remembering(load_sentence_encoder("minilm")), world, writers, folder)
 
 
 def answered(record: QuestionRecord, answer: str) -> bool:

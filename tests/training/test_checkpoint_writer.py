@@ -262,7 +262,7 @@ def test_killed_in_the_middle_of_writing_the_checkpoints_before_are_whole(
         *("--config", str(ROOT / "configs/t2t_tiny.yaml"), f"data.train={triples_file}"),
         *(f"data.dev={triples_file}", "train.eval_steps=6", "validation.samples=0"),
         *(f"model.backbone={backbone}", "model.lora.dropout=0.2", "train.batch_size=1"),
-        *("train.max_steps=40", "train.save_steps=3", "train.save_total_limit=2"),
+        *("train.max_steps=28", "train.save_steps=3", "train.save_total_limit=2"),
         *("train.logging_steps=1", "train.tensorboard=false", "train.resume=auto", BACKGROUND),
     ]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -277,7 +277,7 @@ def test_killed_in_the_middle_of_writing_the_checkpoints_before_are_whole(
 
     chosen = random.Random(0)
     in_the_middle = 0
-    for last in (7, 16, 28):
+    for last in (6, 13, 20):
         process = begin(killed)
         while process.poll() is None and steps_logged(killed) < last:
             time.sleep(0.01)
