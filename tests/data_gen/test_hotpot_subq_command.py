@@ -142,7 +142,7 @@ def test_answers_that_never_come_are_asked_for_again(
 ) -> None:
     out = tmp_path / "out"
     with served(fault_share=0.1, faults=("hang",)) as endpoint:
-        done = run(endpoint, *filter_arguments(source, out), *QUICK, *PRICED, "--timeout", 4)
+        done = run(endpoint, *filter_arguments(source, out), *QUICK, *PRICED, "--timeout", 10)
     hung = endpoint.fault_counts["hang"]
     assert done["bill"]["filter"]["retried"] == hung > 0
     contents = read_journal(out / "teacher_journal.jsonl")
