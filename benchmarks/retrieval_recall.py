@@ -140,7 +140,9 @@ def measure(
                 ]
                 spent = words_time + meaning_time
                 add(f"hybrid {short} {weight:g}", both, spent, group, kind)
-                for depth in depths if spans else ():
+                if spans is None:
+                    continue
+                for depth in depths:
                     ranked, ranking_time = ranked_by_answers(group.queries, both, spans, depth)
                     way = f"hybrid {short} {weight:g}, {depth} read"
                     add(way, ranked, spent + ranking_time, group, kind)

@@ -130,8 +130,11 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
         losses = (_missed(start, spans[..., 0]) + _missed(end, spans[..., 1])) / 2
         number = counts.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
         loss = (losses * counts).sum() / number
-        scores = {"start_logits": cast(FloatTensor, start), "end_logits": cast(FloatTensor, end)}
-        return QuestionAnsweringModelOutput(loss=cast(FloatTensor, loss), **scores)
+        return QuestionAnsweringModelOutput(
+            loss=cast(FloatTensor, loss),
+            start_logits=cast(FloatTensor, start),
+            end_logits=cast(FloatTensor, end),
+        )
 
     def scores(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor

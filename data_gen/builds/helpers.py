@@ -120,8 +120,9 @@ class HelpersReading(InstructionReading):
         by_title: dict[str, PassageRecord] = {}
         for passage in self.corpora.get(name, []):
             by_title.setdefault(passage.title, passage)
-        given = vars(self.options)
-        chosen = SampleOptions(**{field.name: given[field.name] for field in fields(SampleOptions)})
+        names = {field.name for field in fields(SampleOptions)}
+        given = {name: value for name, value in vars(self.options).items() if name in names}
+        chosen = SampleOptions(**given)
         return Material(by_title, self.finder, self.triples, chosen, self.counts)
 
     def _corpora(self) -> dict[str, list[PassageRecord]]:
