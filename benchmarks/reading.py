@@ -20,7 +20,6 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -157,15 +156,13 @@ def figures_of(asked: Sequence[Asked], read: Sequence[Read], by: str = "group") 
     return figures
 
 
-def read_spans(folder: Path, asked: Sequence[Asked], least: float | None = None) -> list[Read]:
-    """Return what an extractive reader points at; least: margin in place of its own."""
-    spans = SpanService.open(folder)
-    least = spans.least_margin if least is None else least
+def read_spans(spans: SpanService, asked: Sequence[Asked]) -> list[Read]:
+    """Return the best answer of each passage, whatever its margin."""
     pairs = [(one.question, passage_text(one.passage.title, one.passage.text)) for one in asked]
     read: list[Read] = []
     for part in tqdm(list(chunks(pairs, BATCH)), desc="span reader"):
         found = spans.reader.read(spans.processor, part)
-        read += [Read(s.text if s.margin > least else "", s.margin) for s in found]
+        read += [Read(span.text, span.margin) for span in found]
     return read
 
 
@@ -187,10 +184,11 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         asked += reading_asked(arguments.reading, arguments.limit, arguments.seed)
     figures: dict[str, Any] = {}
     if arguments.span_reader is not None:
-        read = read_spans(arguments.span_reader, asked)
+        spans = SpanService.open(arguments.span_reader)
+        whole = read_spans(spans, asked)
+        read = [r if r.confidence > spans.least_margin else Read("") for r in whole]
         figures |= both_figures("span reader", asked, read)
         if arguments.thresholds:
-            whole = read_spans(arguments.span_reader, asked, least=-inf)
             figures["thresholds of margins"] = at_thresholds(asked, whole, MARGINS)
     if arguments.reader is not None:
         figures |= await measure_writers(arguments, asked)

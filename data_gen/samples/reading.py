@@ -79,8 +79,8 @@ def hop_samples(record: QuestionRecord, material: Material) -> Iterator[Instruct
 def answer_samples(record: QuestionRecord, material: Material) -> Iterator[InstructionSample]:
     """Yield what a question without annotated steps finds in its passages.
 
-    Its answer in the supporting passage whose supporting sentences hold it, and nothing in the best
-    of the others that do not. Answers that no passage states, such as yes, make no sample.
+    Its answer in the one supporting passage that holds it, and nothing in the best of the others
+    that do not. Answers that no passage states, such as yes, make no sample.
     """
     supporting = {title for title, _ in record.supporting_facts}
     passages = context_passages(record)
