@@ -26,7 +26,7 @@ from common.tables import emit_json, print_table
 from data_gen.facts.solving_steps import SolvingStep, solving_steps
 from evaluation.significance import bootstrap_interval, paired_bootstrap
 from inference.indexes.extraction import Payer
-from inference.indexes.focused import Extractor
+from inference.indexes.focused import Extractor, joined
 from inference.loops.model import GraphReader
 from inference.loops.ras import RasLoop
 from inference.loops.trace import Trace
@@ -69,7 +69,7 @@ class AnnotatedExtractor:
         """Return the triples of each passage, the annotated ones first."""
         found = await self.extractor.extract(passages, payer, subquery, whole)
         known = [self.facts.get(passage_key(passage), []) for passage in passages]
-        return [list(dict.fromkeys([*a, *b])) for a, b in zip(known, found, strict=True)]
+        return joined(known, found)
 
     def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
         """Return the passages that the extractor reads in part."""

@@ -124,6 +124,13 @@ def _prompt(passage: Passage, subquery: str) -> str:
     return reading_prompt(subquery, passage_text(passage.title, passage.text))
 
 
+def joined(
+    first: Sequence[Sequence[Triple]], second: Sequence[Sequence[Triple]]
+) -> list[list[Triple]]:
+    """Return what two extractors found in each passage, the first one's before, each once."""
+    return [list(dict.fromkeys([*a, *b])) for a, b in zip(first, second, strict=True)]
+
+
 class BothExtractors:
     """What answers the subquery first, then all other facts of each passage."""
 
@@ -143,7 +150,7 @@ class BothExtractors:
             self.focused.extract(passages, payer, subquery, whole),
             self.unfocused.extract(passages, payer),
         )
-        return [list(dict.fromkeys([*a, *b])) for a, b in zip(focused, unfocused, strict=True)]
+        return joined(focused, unfocused)
 
     def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
         """Return the passages of which the reader's budget holds a part."""

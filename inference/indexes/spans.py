@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from inference.indexes.extraction import Payer
-from inference.indexes.focused import Extractor
+from inference.indexes.focused import Extractor, joined
 from inference.retrieval.passages import Hit, Passage, Retriever
 from models.facts.subqueries import answered_triple, asked_relation
 from models.files.backbone import load_tokenizer
@@ -100,14 +100,13 @@ class SpanExtractor:
         if not subquery.strip():
             return [[] for _ in passages]
         read = asyncio.to_thread(self.spans.read, subquery, passages)
-        if not whole:
+        facts: list[list[Triple]] = [[] for _ in passages]
+        if whole:
+            spans, facts = await asyncio.gather(read, self.facts.extract(passages, payer, subquery))
+        else:
             spans = await read
-            return [answered(subquery, s, p) for s, p in zip(spans, passages, strict=True)]
-        spans, facts = await asyncio.gather(read, self.facts.extract(passages, payer, subquery))
-        return [
-            list(dict.fromkeys([*answered(subquery, span, passage), *own]))
-            for span, passage, own in zip(spans, passages, facts, strict=True)
-        ]
+        answers = [answered(subquery, s, p) for s, p in zip(spans, passages, strict=True)]
+        return joined(answers, facts)
 
     def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
         """Return the passages that are read in part: none, longer ones are read in windows."""
