@@ -56,7 +56,9 @@ class Settings:
     once). TH-RAG's model chooses as few as it wants of a world's nine topics.
     """
 
-    ras: RasSettings = field(default_factory=lambda: RasSettings(top_k=5))
+    ras: RasSettings = field(
+        default_factory=lambda: RasSettings(top_k=5, first_subquery="question")
+    )
     tri_rag: TriRagSettings = field(default_factory=lambda: TriRagSettings(max_rounds=5))
     t2rag: T2RagSettings = field(default_factory=lambda: T2RagSettings(max_rounds=4))
     th_rag: ThRagSettings = field(

@@ -88,6 +88,11 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
             help="how often a step's own passage is put in where retrieval missed it (0.9)",
         )  # fmt: skip
         add(
+            "--planned-first", type=share, default=0.0,
+            help="share of the questions whose steps lead to one fact that begin with their first "
+            "step; the others begin with the question itself, as in the paper (0)",
+        )  # fmt: skip
+        add(
             "--supported-answers", action="store_true",
             help="leave out answers that nothing found holds; where no round found anything, "
             f"the answer to be learned is {NOTHING!r}",
@@ -173,6 +178,7 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
         names = (
             "seed", "fractions", "top_k", "max_triples", "gold_rate", "plan_samples_per_question",
             "first_plan_fraction", "balance_plans", "answer_fraction", "supported_answers",
+            "planned_first",
         )  # fmt: skip
         given = self.options.readings or self.options.triples
         extracted = given.name if given else None

@@ -147,6 +147,7 @@ class SubqReading:
             options.gold_rate,
             options.seed,
             options.supported_answers,
+            options.planned_first,
         )
 
     def items(self) -> Iterator[QuestionSamples]:

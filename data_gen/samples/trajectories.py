@@ -1,7 +1,9 @@
 """An oracle walks through the RAS loop and labels every state it passes (RAS Algorithm 1).
 
 The loop's own form is kept: the first subquery is the question itself (RAS eq. 1), later ones
-ask for the first fact, in solving order, that the graph does not hold yet."""
+ask for the first fact, in solving order, that the graph does not hold yet. Planned first subqueries
+(`OracleOptions.planned_first`) are ours: a question whose steps lead to one fact begins with its
+first step, and is asked itself where a step found nothing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +32,8 @@ class OracleOptions:
     `top_k` passages a query, at most `max_triples` triples a step; a step's own passage that
     retrieval missed is put first with probability `gold_rate`, drawn from `seed` and the step.
     `supported_answers`: an answer that nothing found holds is no sample, and where no round found
-    anything, its label is the word for none.
+    anything, its label is the word for none. `planned_first`: the share of the questions whose
+    steps lead to one fact that begin with their first step; 0 as in the paper.
     """
 
     top_k: int = 3
@@ -38,6 +41,7 @@ class OracleOptions:
     gold_rate: float = 0.9
     seed: int = 0
     supported_answers: bool = False
+    planned_first: float = 0.0
 
 
 @dataclass
@@ -57,6 +61,12 @@ class _State:
             if all(steps[need].known(self.found) for need in step.needs):
                 return position
         return None
+
+    def may_ask_all(self, question: str, steps: Sequence[SolvingStep]) -> bool:
+        """Return whether the last step found nothing and the question itself was not asked."""
+        lacking = not all(step.known(self.found) for step in steps)
+        asked = {wording(step.subquery) for step in self.history}
+        return lacking and not self.history[-1].triples and wording(question) not in asked
 
 
 def instructed_question(record: QuestionRecord, dataset: str = "") -> str:
@@ -88,23 +98,43 @@ def trajectory_samples(
     """
     if not steps:
         return no_retrieval_samples(record, record.question)
-    state = _State()
-    samples = [_plan_sample(record, state, Plan(PlanAction.SUBQ, record.question))]
-    passages = retrieved[record.question]
-    for number, step in enumerate(steps):
-        # A step in the question's own words is asked with it, and not a second time.
-        if wording(step.subquery) == wording(record.question):
-            passages = with_gold(passages, step, f"{record.id}/{number}", options)
-            state.asked.add(number)
-    _retrieve(record, record.question, passages, state, triples_of, options)
-    while (position := state.next_step(steps)) is not None:
-        step = steps[position]
-        samples.append(_plan_sample(record, state, Plan(PlanAction.SUBQ, step.subquery)))
-        state.asked.add(position)
-        passages = with_gold(retrieved[step.subquery], step, f"{record.id}/{position}", options)
-        _retrieve(record, step.subquery, passages, state, triples_of, options)
+    state, samples = _State(), []
+    planned = _is_planned(record, steps, options)
+    subquery: str | None = steps[0].subquery if planned else record.question
+    while subquery is not None:
+        samples.append(_plan_sample(record, state, Plan(PlanAction.SUBQ, subquery)))
+        passages = retrieved[subquery]
+        for position, step in enumerate(steps):
+            # A step in the question's own words is asked with it, and not a second time.
+            if wording(step.subquery) == wording(subquery):
+                passages = with_gold(passages, step, f"{record.id}/{position}", options)
+                state.asked.add(position)
+        _retrieve(record, subquery, passages, state, triples_of, options)
+        following = state.next_step(steps)
+        if following is not None:
+            subquery = steps[following].subquery
+        else:
+            asks_all = planned and state.may_ask_all(record.question, steps)
+            subquery = record.question if asks_all else None
     samples.append(_plan_sample(record, state, Plan(PlanAction.SUFFICIENT)))
+    if options.planned_first and not planned and len(steps) > 1 and has_one_end(steps):
+        # Others of its kind begin with a step, which this first plan would contradict.
+        del samples[0]
     return [*samples, *_answer_sample(record, list(state.history), options.supported_answers)]
+
+
+def has_one_end(steps: Sequence[SolvingStep]) -> bool:
+    """Return whether all steps lead to one of them, as a comparison's do not."""
+    needed = {need for step in steps for need in step.needs}
+    return len(set(range(len(steps))) - needed) == 1
+
+
+def _is_planned(
+    record: QuestionRecord, steps: Sequence[SolvingStep], options: OracleOptions
+) -> bool:
+    one_step = wording(steps[0].subquery) == wording(record.question)
+    chance = hash_fraction(f"{record.id}/first_step", options.seed)
+    return has_one_end(steps) and not one_step and chance < options.planned_first
 
 
 def _answer_sample(

@@ -27,6 +27,7 @@ from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.records import HelperTask
 
 Extraction = Literal["focused", "all", "both"]
+FirstSubquery = Literal["planned", "question"]
 CHECKPOINT = "CHECKPOINT"
 """The metavar of an option that takes a component folder or 'none'."""
 
@@ -139,6 +140,13 @@ class ReadingOptions(LoopOptions):
     ranked: Annotated[
         int, Option("passages a subquery that the extractive reader ranks before top-k are taken")
     ] = 10
+    first_subquery: Annotated[
+        FirstSubquery,
+        Option(
+            "ras: what is asked first, what the first plan asks or the question itself (as in the "
+            "paper)"
+        ),
+    ] = "planned"
     decline: Annotated[
         bool,
         Option(

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
 from inference.indexes.focused import Extractor
-from inference.loops.kind import LoopKind, LoopParts, ReadingOptions
+from inference.loops.kind import FirstSubquery, LoopKind, LoopParts, ReadingOptions
 from inference.loops.model import GraphReader, search_passages
 from inference.loops.trace import Citation, Trace, TraceStep
 from inference.retrieval.passages import Passage, Retriever
 from models.facts.grounding import Grounding, split_sentences
 from models.facts.triple_selection import select_triples
 from models.formats.passages import context_passages
-from models.formats.planning import History, HistoryStep, PlanAction
+from models.formats.planning import History, HistoryStep, PlanAction, one_line
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
@@ -23,13 +23,16 @@ class RasSettings:
 
     top_k: passages a subquery. max_rounds: retrievals a question. max_triples: triples that a
     round keeps, chosen by `select_triples`. planning: False retrieves once with the question and
-    answers, the ablation without a planner. decline: answer nothing where no round found a fact.
+    answers, the ablation without a planner. first_subquery: "question" asks the main question
+    first (eq. 1), "planned" what the first plan asks, which may be a step of it. decline: answer
+    nothing where no round found a fact.
     """
 
     top_k: int = ReadingOptions.top_k
     max_rounds: int = ReadingOptions.max_rounds
     max_triples: int = ReadingOptions.max_triples
     planning: bool = True
+    first_subquery: FirstSubquery = ReadingOptions.first_subquery
     decline: bool = False
 
 
@@ -57,7 +60,7 @@ class RasLoop:
     async def answer(self, record: QuestionRecord) -> Trace:
         """Plan and retrieve until the planner has enough, then answer.
 
-        The main question is the first subquery (eq. 1). The loop ends at [SUFFICIENT], at the
+        The loop ends at [SUFFICIENT], at the
         last round, at a plan that cannot be read, or at a subquery that was asked before.
         """
         trace = Trace(record.question)
@@ -78,6 +81,8 @@ class RasLoop:
             plan = await self.reader.plan(History(trace.question), trace)
             if plan is not None and plan.action is PlanAction.NO_RETRIEVAL:
                 return ""
+            if plan is not None and self.settings.first_subquery == "planned":
+                return plan.subquery or trace.question
         return trace.question
 
     async def _next_subquery(self, trace: Trace) -> str:
@@ -110,8 +115,8 @@ async def extract_step(
 ) -> TraceStep:
     """The step that passages give: the closest `max_triples` of the triples new to the trace."""
     with trace.bill.stage("extract"):
-        # Within a loop the question itself is asked first, and never again.
-        found = await extractor.extract(passages, trace.bill, subquery, whole=not trace.steps)
+        whole = subquery.casefold() == one_line(trace.question).casefold()
+        found = await extractor.extract(passages, trace.bill, subquery, whole=whole)
     trace.cut_passages.update(passage.id for passage in extractor.cut(passages, subquery))
     triples = [triple for triples in found for triple in triples]
     known = [triple for step in trace.steps for triple in step.triples]
@@ -176,7 +181,12 @@ def open_ras(parts: LoopParts[ReadingOptions]) -> RasLoop:
     """Open the dynamic loop, or its ablation without a planner."""
     options, planning = parts.options, parts.options.loop == "ras"
     settings = RasSettings(
-        options.top_k, options.max_rounds, options.max_triples, planning, options.decline
+        options.top_k,
+        options.max_rounds,
+        options.max_triples,
+        planning,
+        options.first_subquery,
+        options.decline,
     )
     return RasLoop(parts.reader, parts.retriever(), parts.extractor, settings)
 

@@ -20,7 +20,12 @@ from data_gen.facts.solving_steps import (
 from data_gen.samples.labels import ContradictoryLabelsError
 from data_gen.samples.material import PassageSearch
 from data_gen.samples.sampling import PlanSampling
-from data_gen.samples.trajectories import OracleOptions, trajectory_samples, with_gold
+from data_gen.samples.trajectories import (
+    OracleOptions,
+    has_one_end,
+    trajectory_samples,
+    with_gold,
+)
 from data_gen.sources.splits import split_of
 from models.formats.passages import context_passages
 from models.formats.planning import HistoryStep
@@ -100,6 +105,59 @@ def test_a_fact_that_came_with_the_question_is_not_asked_for() -> None:
 def test_a_missed_bridge_is_not_named_by_a_later_question() -> None:
     samples = walk({}, NEVER)
     assert labels(samples)[1:] == [f"[SUBQ] {ASKED_DIRECTOR}", "[SUFFICIENT]", "Montreal"]
+
+
+PLANNED = OracleOptions(gold_rate=1.0, planned_first=1.0)
+
+
+def test_a_planned_question_begins_with_its_first_step() -> None:
+    assert labels(walk({}, PLANNED)) == [
+        f"[SUBQ] {ASKED_DIRECTOR}",
+        f"[SUBQ] {ASKED_BIRTHPLACE}",
+        "[SUFFICIENT]",
+        "Montreal",
+    ]
+
+
+def test_a_planned_question_is_asked_itself_once_where_a_step_found_nothing() -> None:
+    question = zone_question().question
+    missed = replace(PLANNED, gold_rate=0.0)
+    assert labels(walk({}, missed))[:3] == [
+        f"[SUBQ] {ASKED_DIRECTOR}",
+        f"[SUBQ] {question}",
+        "[SUFFICIENT]",
+    ]
+    found = labels(walk({question: [ZONE], ASKED_BIRTHPLACE: [ROE]}, missed))
+    assert found[:4] == [
+        f"[SUBQ] {ASKED_DIRECTOR}",
+        f"[SUBQ] {question}",
+        f"[SUBQ] {ASKED_BIRTHPLACE}",
+        "[SUFFICIENT]",
+    ]
+
+
+def test_of_a_share_that_begins_with_the_question_no_first_plan_is_learned() -> None:
+    question = zone_question().question
+    half = replace(PLANNED, planned_first=1e-9)
+    samples = walk({question: [OTHER]}, half)
+    assert labels(samples)[:2] == [f"[SUBQ] {ASKED_DIRECTOR}", f"[SUBQ] {ASKED_BIRTHPLACE}"]
+    assert samples[0].id == "q1/plan/1"
+    assert samples[0].history[0].subquery == question
+
+
+def test_a_comparison_begins_with_the_question_itself() -> None:
+    question = "Who was born first, Denys Roe or Ana Lis?"
+    born = [
+        Triple("Denys Roe", "date of birth", "1967"),
+        Triple("Ana Lis", "date of birth", "1970"),
+    ]
+    record = replace(zone_question(), question=question, evidences=born)
+    steps = solving_steps(record, {})
+    assert not has_one_end(steps)
+    retrieved: dict[str, list[PassageRecord]] = {question: []}
+    retrieved |= {step.subquery: [] for step in steps}
+    samples = trajectory_samples(record, steps, retrieved, lambda p, _: [], PLANNED)
+    assert samples[0].label == f"[SUBQ] {question}"
 
 
 def test_a_question_without_facts_needs_no_retrieval() -> None:

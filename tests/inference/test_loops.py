@@ -1,5 +1,6 @@
 """The loops' control flow, with a model that says what the test wants."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import EngineError, Request
-from inference.indexes.extraction import TripleCache, TripleExtractor, held_to
+from inference.indexes.extraction import Payer, TripleCache, TripleExtractor, held_to
 from inference.indexes.focused import FocusedExtractor
 from inference.loops.baselines import NoRetrievalLoop, SingleShotLoop
 from inference.loops.model import GraphReader, ReaderInput
@@ -46,7 +47,8 @@ def extract_request(passage: Passage) -> Request:
     return Request(prompt=f"extract {passage.title}")
 
 
-def make_loop(engine: ScriptedEngine, **settings: int | bool) -> RasLoop:
+def make_loop(engine: ScriptedEngine, **settings: int | bool | str) -> RasLoop:
+    settings = {"first_subquery": "question", **settings}
     extractor = TripleExtractor(engine, extract_request, TripleCache(None, "test"))
     return RasLoop(
         GraphReader(engine, text_input),
@@ -79,6 +81,49 @@ async def test_ras_follows_the_chain() -> None:
     # Three plans, two extractions, one answer.
     assert trace.bill.llm_calls == len(engine.requests) == 6
     assert set(trace.bill.seconds) == {"plan", "retrieve", "extract", "answer"}
+
+
+async def test_the_first_plan_may_ask_for_a_step_of_the_question() -> None:
+    def model(request: Request) -> str:
+        prompt = request.prompt or ""
+        asked = "planner" in prompt and "O>" not in prompt
+        return "[SUBQ] Who directed Dawn?" if asked else good_model(request)
+
+    trace = await make_loop(ScriptedEngine(model), first_subquery="planned").answer(QUESTION)
+    asked = ["Who directed Dawn?", "Where was Ana Lis born?"]
+    assert [step.subquery for step in trace.steps] == asked
+    assert trace.answer == "Brill"
+
+
+@pytest.mark.parametrize("plan", ["[SUFFICIENT]", "no plan at all", ""])
+async def test_a_first_plan_that_asks_nothing_asks_the_question(plan: str) -> None:
+    engine = ScriptedEngine(lambda request: plan)
+    trace = await make_loop(engine, first_subquery="planned", max_rounds=1).answer(QUESTION)
+    assert [step.subquery for step in trace.steps] == [QUESTION.question]
+
+
+async def test_only_the_question_itself_is_read_for_facts_that_lead_on() -> None:
+    told: dict[str, bool] = {}
+
+    class Noting(TripleExtractor):
+        async def extract(
+            self,
+            passages: Sequence[Passage],
+            payer: Payer | None = None,
+            subquery: str = "",
+            whole: bool = False,
+        ) -> list[list[Triple]]:
+            told[subquery] = whole
+            return await super().extract(passages, payer, subquery, whole)
+
+    plans = iter(["Who directed Dawn?", QUESTION.question.upper(), "Where was Ana Lis born?"])
+    engine = ScriptedEngine(
+        lambda request: f"[SUBQ] {next(plans)}" if "planner" in (request.prompt or "") else ""
+    )
+    loop = make_loop(engine, first_subquery="planned", max_rounds=3)
+    loop.extractor = Noting(engine, extract_request, TripleCache(None, "test"))
+    await loop.answer(QUESTION)
+    assert list(told.values()) == [False, True, False]
 
 
 async def test_without_planning_retrieves_once() -> None:
@@ -133,7 +178,8 @@ async def test_passages_cut_by_the_reader_are_noted_once_a_question() -> None:
     cache = TripleCache(None, "test")
     extractor = FocusedExtractor(engine, lambda p: Request(prompt=p), cache, fitted=shorter)
     reader, passages = GraphReader(engine, text_input), [FILM, PERSON]
-    loop = RasLoop(reader, TitleRetriever(passages), extractor, RasSettings(max_rounds=2))
+    own = RasSettings(max_rounds=2, first_subquery="question")
+    loop = RasLoop(reader, TitleRetriever(passages), extractor, own)
     record = replace(QUESTION, context=[("Dawn", [FILM.text]), ("Ana Lis", [PERSON.text])])
     for trace in (
         await loop.answer(QUESTION),
@@ -218,7 +264,8 @@ async def test_constrained_plans_and_triples_are_held_to_their_grammars() -> Non
     make_request = held_to(triples_regex(), extract_request)
     extractor = TripleExtractor(engine, make_request, TripleCache(None, "test"))
     reader = GraphReader(engine, text_input, constrain=True)
-    loop = RasLoop(reader, TitleRetriever([FILM, PERSON]), extractor, RasSettings())
+    own = RasSettings(first_subquery="question")
+    loop = RasLoop(reader, TitleRetriever([FILM, PERSON]), extractor, own)
     assert (await loop.answer(QUESTION)).answer == "Brill"
     held = {"extract": triples_regex(), "You are a planner": plan_regex()}
     for request in engine.requests:

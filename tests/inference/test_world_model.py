@@ -143,7 +143,8 @@ def ras_loop(engine: ScriptedEngine, world: GoldWorld) -> RasLoop:
 
     extractor = TripleExtractor(engine, extract, TripleCache(None, "test"))
     retriever = Bm25Retriever(world.passages, title_weight=5)
-    return RasLoop(GraphReader(engine, text_input), retriever, extractor, RasSettings(max_rounds=8))
+    own = RasSettings(max_rounds=8, first_subquery="question")
+    return RasLoop(GraphReader(engine, text_input), retriever, extractor, own)
 
 
 def test_errors_come_at_their_rate_and_depend_on_the_prompt_alone(world: GoldWorld) -> None:
