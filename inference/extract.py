@@ -3,7 +3,7 @@
 With --samples the texts come with gold triples, and the command ends with exact precision, recall
 and F1 against them. With --asked each passage is read for the subquery that found it, as
 data_gen/build_subq.py --asked lists them and --readings takes them, by --span-reader and, where the
-subquery is a whole question, by --passage-reader.
+subquery is a whole question or that finds no answer, by --passage-reader.
 """
 
 import argparse
@@ -101,6 +101,10 @@ def gold_figures(
     return {f"exact_{name}": value for name, value in scores.exact.as_dict().items()}
 
 
+def _asked_at_once(one: AskedPassage) -> tuple[str, bool]:
+    return one.subquery, one.whole
+
+
 async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
     """Read each passage for its subquery and write the lines of --asked with what was found."""
     asked = list(itertools.islice(read_records(arguments.asked, AskedPassage), arguments.limit))
@@ -119,13 +123,18 @@ async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
         extractor = SpanExtractor(SpanService.open(arguments.span_reader), written)
     start, cached = time.perf_counter(), len(written.cache)
 
-    async def read_one(one: AskedPassage) -> AskedPassage:
-        [triples] = await extractor.extract([one.passage], None, one.subquery, one.whole)
-        return replace(one, triples=tuple(triples))
+    # What one subquery finds is read together, as in a loop: all of it is read again, by the
+    # reader that writes, where the extractive one finds no answer in any.
+    groups = [list(group) for _, group in itertools.groupby(asked, _asked_at_once)]
+
+    async def read_group(group: list[AskedPassage]) -> list[AskedPassage]:
+        passages, first = [one.passage for one in group], group[0]
+        found = await extractor.extract(passages, None, first.subquery, first.whole)
+        return [replace(one, triples=tuple(t)) for one, t in zip(group, found, strict=True)]
 
     try:
-        parts = read_each(asked, read_one, "read", "passages", 8 * arguments.max_batch_size)
-        read = [one async for part in parts for one in part]
+        parts = read_each(groups, read_group, "read", "subqueries", 4 * arguments.max_batch_size)
+        read = [one async for part in parts for group in part for one in group]
         write_records(arguments.out, read)
         return {
             "passages": len(read),

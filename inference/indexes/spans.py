@@ -78,11 +78,11 @@ class SpanExtractor:
     """What an extractive reader points at, as triples; subject and predicate come of the subquery.
 
     A question of several steps has no answer in one passage: of the facts that lead on, `facts`
-    writes what it finds.
+    writes what it finds. It reads too what has no answer in any of the passages.
     """
 
     def __init__(self, spans: SpanService, facts: Extractor) -> None:
-        """facts: reads what is asked as a whole, beside the extractive reader."""
+        """facts: the reader that writes, beside the extractive one or where that finds nothing."""
         self.spans = spans
         self.facts = facts
 
@@ -99,14 +99,14 @@ class SpanExtractor:
         """
         if not subquery.strip():
             return [[] for _ in passages]
-        read = asyncio.to_thread(self.spans.read, subquery, passages)
-        facts: list[list[Triple]] = [[] for _ in passages]
-        if whole:
-            spans, facts = await asyncio.gather(read, self.facts.extract(passages, payer, subquery))
-        else:
-            spans = await read
-        answers = [answered(subquery, s, p) for s, p in zip(spans, passages, strict=True)]
-        return joined(answers, facts)
+        answers = await asyncio.to_thread(self._answers, subquery, passages)
+        if not whole and any(answers):
+            return answers
+        return joined(answers, await self.facts.extract(passages, payer, subquery))
+
+    def _answers(self, subquery: str, passages: Sequence[Passage]) -> list[list[Triple]]:
+        spans = self.spans.read(subquery, passages)
+        return [answered(subquery, s, p) for s, p in zip(spans, passages, strict=True)]
 
     def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
         """Return the passages that are read in part: none, longer ones are read in windows."""

@@ -59,8 +59,10 @@ async def test_an_answer_becomes_a_triple_without_a_call() -> None:
 
 
 async def test_who_is_asked_about_is_no_answer() -> None:
-    told = {"Dawn": Span("dawn", 3.0)}
-    assert await extractor(told, ScriptedEngine(reader)).extract([FILM], None, ASKED) == [[]]
+    told = {"Dawn": Span("dawn", 3.0), "Lake": Span("A lake", 1.0)}
+    made = extractor(told, ScriptedEngine(reader))
+    [first, second] = await made.extract([FILM, LAKE], None, ASKED)
+    assert first == [] and [triple.object for triple in second] == ["A lake"]
 
 
 async def test_a_whole_question_is_also_read_for_facts_that_lead_on() -> None:
@@ -73,6 +75,12 @@ async def test_a_whole_question_is_also_read_for_facts_that_lead_on() -> None:
         [FILM, LAKE], None, question, whole=True
     )
     assert first == [DIRECTOR] and [t.object for t in second] == ["A lake"]
+
+
+async def test_what_no_passage_answers_is_read_by_the_one_that_writes() -> None:
+    engine, bill = ScriptedEngine(reader), Bill()
+    found = await extractor({}, engine).extract([FILM, LAKE], bill, ASKED)
+    assert found == [[DIRECTOR], []] and bill.llm_calls == 2
 
 
 @pytest.mark.parametrize("subquery", ["", "  \n"])
