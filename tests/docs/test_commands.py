@@ -12,7 +12,9 @@ from training.recipe.settings import ConfigError
 
 TEXTS = ("text", "json", "python", "mermaid")
 # Programs of others that are neither asked for their options nor looked for.
-OTHERS = ("cat", "curl", "hf", "pip", "slurm/pipeline.sh", "slurm/submit.sh", "tail")
+OTHERS = (
+    "cat", "curl", "hf", "pip", "shuf", "slurm/pipeline.sh", "slurm/submit.sh", "tail",
+)  # fmt: skip
 FENCES = [fence for fence in all_fences() if fence.language not in TEXTS]
 SPANS = [span for span in all_spans() if span_command(span)]
 USAGES = [command for fence in FENCES if fence.language == USAGE for command in commands_of(fence)]
