@@ -36,6 +36,10 @@ EVALUATIONS = "evaluations"
 WITHOUT = "__no_derived"
 ALL_FACTS = "__all_facts"
 WRITTEN = "__written"
+# Loops with the planner that was trained on all facts and asked the question itself first, before
+# the one that ships.
+EARLIER = "__earlier"
+QUESTION_FIRST = "__question_first"
 BASELINE = "ras_no_planning"
 TITLES = {"2wikimultihopqa": "2WikiMultihopQA", "hotpotqa": "HotpotQA", "musique": "MuSiQue"}
 ALL_TYPES = "all"
@@ -79,7 +83,7 @@ class QuestionSet:
     @property
     def loops(self) -> list[str]:
         """Loops without the variants that they are set beside."""
-        return [name for name in self.runs if not name.endswith((WITHOUT, ALL_FACTS, WRITTEN))]
+        return [name for name in self.runs if "__" not in name]
 
     @cached_property
     def compared(self) -> dict[str, Any]:
@@ -140,22 +144,38 @@ class QuestionSet:
     @cached_property
     def focused(self) -> list[dict[str, Any]]:
         """F1 with all facts of each passage and with focused extraction, as `ablated`."""
-        return self._against(ALL_FACTS)
+        return self._against(ALL_FACTS, EARLIER)
 
     @cached_property
     def pointed(self) -> list[dict[str, Any]]:
         """F1 with the reader that writes alone and with the extractive one, as `ablated`."""
-        return self._against(WRITTEN)
+        return self._against(WRITTEN, EARLIER)
 
-    def _against(self, variant: str) -> list[dict[str, Any]]:
-        pairs = [(loop + variant, loop) for loop in self.loops if loop + variant in self.runs]
-        return [row for pair in pairs for row in self._paired(*pair)]
+    @cached_property
+    def replanned(self) -> list[dict[str, Any]]:
+        """F1 with the planner before and with the one that ships, as `ablated`."""
+        return self._against(EARLIER)
+
+    @cached_property
+    def planned_first(self) -> list[dict[str, Any]]:
+        """F1 where the question itself is asked first and where the planner says, as `ablated`."""
+        return self._against(QUESTION_FIRST)
+
+    def _against(self, lacking: str, having: str = "") -> list[dict[str, Any]]:
+        """Compare two variants of each loop, as far as both are recorded."""
+        runs, rows = self.runs, []
+        for loop in self.loops:
+            if loop + lacking in runs and loop + having in runs:
+                rows += [
+                    {**row, "loop": loop} for row in self._paired(loop + lacking, loop + having)
+                ]
+        return rows
 
     def _paired(self, lacking: str, having: str) -> Iterator[dict[str, Any]]:
         """Yield a row for all questions and for each type: two runs and what one gains."""
         for kind in (ALL_TYPES, *self.types):
             lack, have = self._f1(lacking, kind), self._f1(having, kind)
-            row = {"loop": min(lacking, having, key=len), "type": kind, "n": len(have)}
+            row = {"loop": having, "type": kind, "n": len(have)}
             row["with"], row["without"] = map(asdict, map(bootstrap_interval, (have, lack)))
             yield {**row, "gain": asdict(paired_bootstrap(lack, have))}
 

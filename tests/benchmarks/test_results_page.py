@@ -152,6 +152,8 @@ def evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "ras__no_derived": [0, 1, 0, 0],
         "ras__all_facts": [0, 0, 1, 0],
         "ras__written": [1, 0, 1, 0],
+        "ras__earlier": [1, 1, 0, 1],
+        "ras__question_first": [0, 0, 0, 1],
     }
     for name, right in runs.items():
         ems = [float(em) for em in right] * 5
@@ -187,11 +189,12 @@ def test_what_focused_extraction_carries_is_paired(evaluated: Path) -> None:
     [group] = page.read_sets(page.read_records(evaluated))
     assert group.loops == ["none", "ras", "ras_no_planning"]
     assert [row["type"] for row in group.focused] == ["all", "bridge", "comparison"]
-    row = group.focused[0]
-    assert (row["without"]["mean"], row["with"]["mean"]) == (0.25, 0.75)
-    assert row["gain"]["difference"] == 0.5
-    row = group.pointed[0]
-    assert (row["without"]["mean"], row["with"]["mean"]) == (0.5, 0.75)
+    assert {row["loop"] for row in group.focused} == {"ras"}
+    expected = {"focused": 0.25, "pointed": 0.5, "planned_first": 0.25, "replanned": 0.75}
+    for name, without in expected.items():
+        row = getattr(group, name)[0]
+        assert (row["without"]["mean"], row["with"]["mean"]) == (without, 0.75), name
+        assert row["gain"]["difference"] == 0.75 - without
     text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
     assert text.index("What does the extractive reader carry?") > text.index("focused extraction")
 
