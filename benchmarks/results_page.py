@@ -163,13 +163,12 @@ class QuestionSet:
 
     def _against(self, lacking: str, having: str = "") -> list[dict[str, Any]]:
         """Compare two variants of each loop, as far as both are recorded."""
-        runs, rows = self.runs, []
-        for loop in self.loops:
-            if loop + lacking in runs and loop + having in runs:
-                rows += [
-                    {**row, "loop": loop} for row in self._paired(loop + lacking, loop + having)
-                ]
-        return rows
+        return [
+            {**row, "loop": loop}
+            for loop in self.loops
+            if {loop + lacking, loop + having} <= self.runs.keys()
+            for row in self._paired(loop + lacking, loop + having)
+        ]
 
     def _paired(self, lacking: str, having: str) -> Iterator[dict[str, Any]]:
         """Yield a row for all questions and for each type: two runs and what one gains."""

@@ -1,9 +1,9 @@
 """Triples of a whole corpus by a text-to-triples model; an interrupted run goes on where it was.
 
 With --samples the texts come with gold triples, and the command ends with exact precision, recall
-and F1 against them. With --asked each passage is read for the subquery that found it, as
-data_gen/build_subq.py --asked lists them and --readings takes them, by --span-reader and, where the
-subquery is a whole question or that finds no answer, by --passage-reader.
+and F1 against them. With --asked each passage is read for the subquery that found it, as the option
+of this name of build_subq.py lists them and its --readings takes them: by --span-reader, and by
+--passage-reader where the subquery is a whole question or the first finds no answer.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 from common.commands import command_parser
@@ -101,10 +102,6 @@ def gold_figures(
     return {f"exact_{name}": value for name, value in scores.exact.as_dict().items()}
 
 
-def _asked_at_once(one: AskedPassage) -> tuple[str, bool]:
-    return one.subquery, one.whole
-
-
 async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
     """Read each passage for its subquery and write the lines of --asked with what was found."""
     asked = list(itertools.islice(read_records(arguments.asked, AskedPassage), arguments.limit))
@@ -125,7 +122,7 @@ async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
 
     # What one subquery finds is read together, as in a loop: all of it is read again, by the
     # reader that writes, where the extractive one finds no answer in any.
-    groups = [list(group) for _, group in itertools.groupby(asked, _asked_at_once)]
+    groups = [list(group) for _, group in itertools.groupby(asked, attrgetter("subquery", "whole"))]
 
     async def read_group(group: list[AskedPassage]) -> list[AskedPassage]:
         passages, first = [one.passage for one in group], group[0]

@@ -50,23 +50,24 @@ class _State:
 
     history: list[HistoryStep] = field(default_factory=list)
     found: list[tuple[str, Triple]] = field(default_factory=list)
-    asked: set[int] = field(default_factory=set)
 
-    def next_step(self, steps: Sequence[SolvingStep]) -> int | None:
-        """Return first step neither known nor asked whose sub-question names only what is known."""
-        for position, step in enumerate(steps):
-            if position in self.asked or step.known(self.found):
-                continue
-            # A bridge that was asked for and missed has no name that the planner could write.
-            if all(steps[need].known(self.found) for need in step.needs):
-                return position
-        return None
+    def next_subquery(
+        self, question: str, steps: Sequence[SolvingStep], planned: bool
+    ) -> str | None:
+        """Return what is asked next, None for nothing.
 
-    def may_ask_all(self, question: str, steps: Sequence[SolvingStep]) -> bool:
-        """Return whether the last step found nothing and the question itself was not asked."""
-        lacking = not all(step.known(self.found) for step in steps)
+        That is the first step neither known nor asked whose sub-question names only what is known;
+        of a planned question where the last round found nothing, the question itself, once.
+        """
         asked = {wording(step.subquery) for step in self.history}
-        return lacking and not self.history[-1].triples and wording(question) not in asked
+        unknown = [step for step in steps if not step.known(self.found)]
+        for step in unknown:
+            # A bridge that was asked for and missed has no name that the planner could write.
+            named = all(steps[need].known(self.found) for need in step.needs)
+            if named and wording(step.subquery) not in asked:
+                return step.subquery
+        found_nothing = planned and unknown and not self.history[-1].triples
+        return question if found_nothing and wording(question) not in asked else None
 
 
 def instructed_question(record: QuestionRecord, dataset: str = "") -> str:
@@ -98,8 +99,10 @@ def trajectory_samples(
     """
     if not steps:
         return no_retrieval_samples(record, record.question)
+    may_be_planned = options.planned_first > 0 and _leads_on(record, steps)
+    chance = hash_fraction(f"{record.id}/first_step", options.seed)
+    planned = may_be_planned and chance < options.planned_first
     state, samples = _State(), []
-    planned = _is_planned(record, steps, options)
     subquery: str | None = steps[0].subquery if planned else record.question
     while subquery is not None:
         samples.append(_plan_sample(record, state, Plan(PlanAction.SUBQ, subquery)))
@@ -108,16 +111,10 @@ def trajectory_samples(
             # A step in the question's own words is asked with it, and not a second time.
             if wording(step.subquery) == wording(subquery):
                 passages = with_gold(passages, step, f"{record.id}/{position}", options)
-                state.asked.add(position)
         _retrieve(record, subquery, passages, state, triples_of, options)
-        following = state.next_step(steps)
-        if following is not None:
-            subquery = steps[following].subquery
-        else:
-            asks_all = planned and state.may_ask_all(record.question, steps)
-            subquery = record.question if asks_all else None
+        subquery = state.next_subquery(record.question, steps, planned)
     samples.append(_plan_sample(record, state, Plan(PlanAction.SUFFICIENT)))
-    if options.planned_first and not planned and len(steps) > 1 and has_one_end(steps):
+    if may_be_planned and not planned:
         # Others of its kind begin with a step, which this first plan would contradict.
         del samples[0]
     return [*samples, *_answer_sample(record, list(state.history), options.supported_answers)]
@@ -129,12 +126,9 @@ def has_one_end(steps: Sequence[SolvingStep]) -> bool:
     return len(set(range(len(steps))) - needed) == 1
 
 
-def _is_planned(
-    record: QuestionRecord, steps: Sequence[SolvingStep], options: OracleOptions
-) -> bool:
-    one_step = wording(steps[0].subquery) == wording(record.question)
-    chance = hash_fraction(f"{record.id}/first_step", options.seed)
-    return has_one_end(steps) and not one_step and chance < options.planned_first
+def _leads_on(record: QuestionRecord, steps: Sequence[SolvingStep]) -> bool:
+    """Return whether a question's first step says another thing and leads to its answer."""
+    return has_one_end(steps) and wording(steps[0].subquery) != wording(record.question)
 
 
 def _answer_sample(

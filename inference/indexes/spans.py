@@ -99,10 +99,12 @@ class SpanExtractor:
         """
         if not subquery.strip():
             return [[] for _ in passages]
-        answers = await asyncio.to_thread(self._answers, subquery, passages)
-        if not whole and any(answers):
-            return answers
-        return joined(answers, await self.facts.extract(passages, payer, subquery))
+        reading = asyncio.to_thread(self._answers, subquery, passages)
+        if whole:
+            facts = self.facts.extract(passages, payer, subquery)
+            return joined(*await asyncio.gather(reading, facts))
+        answers = await reading
+        return answers if any(answers) else await self.facts.extract(passages, payer, subquery)
 
     def _answers(self, subquery: str, passages: Sequence[Passage]) -> list[list[Triple]]:
         spans = self.spans.read(subquery, passages)

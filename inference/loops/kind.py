@@ -132,8 +132,8 @@ class ReadingOptions(LoopOptions):
     span_reader: Annotated[
         Path | None,
         Option(
-            "extractive reader, which answers subqueries of one step in place of the passage "
-            "reader, or 'none' (default: the shipped)",
+            "extractive reader, which answers subqueries of one step; what it finds no answer to "
+            "the passage reader reads; or 'none' (default: the shipped)",
             CHECKPOINT,
         ),
     ] = DEFAULT_SPAN_READER

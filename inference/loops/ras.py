@@ -60,8 +60,8 @@ class RasLoop:
     async def answer(self, record: QuestionRecord) -> Trace:
         """Plan and retrieve until the planner has enough, then answer.
 
-        The loop ends at [SUFFICIENT], at the
-        last round, at a plan that cannot be read, or at a subquery that was asked before.
+        The loop ends at [SUFFICIENT], at the last round, at a plan that cannot be read, or at a
+        subquery that was asked before.
         """
         trace = Trace(record.question)
         subquery = await self._first_subquery(trace)

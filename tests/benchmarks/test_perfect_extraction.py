@@ -29,8 +29,8 @@ def blind(request: Request) -> str:
 async def answer(*perfect: str) -> Trace:
     engine = ScriptedEngine(blind)
     extractor = TripleExtractor(engine, lambda p: Request(prompt=p.text), TripleCache(None, "none"))
-    own = RasSettings(top_k=1, first_subquery="question")
-    loop = RasLoop(GraphReader(engine, text_input), TitleRetriever(CORPUS), extractor, own)
+    settings = RasSettings(top_k=1, first_subquery="question")
+    loop = RasLoop(GraphReader(engine, text_input), TitleRetriever(CORPUS), extractor, settings)
     by_id = {passage.id: passage for passage in CORPUS}
     own = PerfectedLoop(loop, perfect, annotated_facts([RECORD]), GoldPassages(CORPUS), by_id)
     return await own.answer(RECORD)

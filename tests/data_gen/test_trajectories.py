@@ -43,6 +43,7 @@ ASKED_DIRECTOR = "Who directed The Zone (2017 Film)?"
 ASKED_BIRTHPLACE = "Where was Denys Roe born?"
 SURE = OracleOptions(gold_rate=1.0)
 NEVER = OracleOptions(gold_rate=0.0)
+PLANNED = OracleOptions(gold_rate=1.0, planned_first=1.0)
 
 
 def zone_question() -> QuestionRecord:
@@ -107,9 +108,6 @@ def test_a_missed_bridge_is_not_named_by_a_later_question() -> None:
     assert labels(samples)[1:] == [f"[SUBQ] {ASKED_DIRECTOR}", "[SUFFICIENT]", "Montreal"]
 
 
-PLANNED = OracleOptions(gold_rate=1.0, planned_first=1.0)
-
-
 def test_a_planned_question_begins_with_its_first_step() -> None:
     assert labels(walk({}, PLANNED)) == [
         f"[SUBQ] {ASKED_DIRECTOR}",
@@ -138,8 +136,8 @@ def test_a_planned_question_is_asked_itself_once_where_a_step_found_nothing() ->
 
 def test_of_a_share_that_begins_with_the_question_no_first_plan_is_learned() -> None:
     question = zone_question().question
-    half = replace(PLANNED, planned_first=1e-9)
-    samples = walk({question: [OTHER]}, half)
+    hardly = replace(PLANNED, planned_first=1e-9)
+    samples = walk({question: [OTHER]}, hardly)
     assert labels(samples)[:2] == [f"[SUBQ] {ASKED_DIRECTOR}", f"[SUBQ] {ASKED_BIRTHPLACE}"]
     assert samples[0].id == "q1/plan/1"
     assert samples[0].history[0].subquery == question

@@ -1,14 +1,14 @@
 """The loops' control flow, with a model that says what the test wants."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import EngineError, Request
-from inference.indexes.extraction import Payer, TripleCache, TripleExtractor, held_to
+from inference.indexes.extraction import TripleCache, TripleExtractor, held_to
 from inference.indexes.focused import FocusedExtractor
 from inference.loops.baselines import NoRetrievalLoop, SingleShotLoop
 from inference.loops.model import GraphReader, ReaderInput
@@ -103,27 +103,15 @@ async def test_a_first_plan_that_asks_nothing_asks_the_question(plan: str) -> No
 
 
 async def test_only_the_question_itself_is_read_for_facts_that_lead_on() -> None:
-    told: dict[str, bool] = {}
-
-    class Noting(TripleExtractor):
-        async def extract(
-            self,
-            passages: Sequence[Passage],
-            payer: Payer | None = None,
-            subquery: str = "",
-            whole: bool = False,
-        ) -> list[list[Triple]]:
-            told[subquery] = whole
-            return await super().extract(passages, payer, subquery, whole)
-
     plans = iter(["Who directed Dawn?", QUESTION.question.upper(), "Where was Ana Lis born?"])
     engine = ScriptedEngine(
         lambda request: f"[SUBQ] {next(plans)}" if "planner" in (request.prompt or "") else ""
     )
     loop = make_loop(engine, first_subquery="planned", max_rounds=3)
-    loop.extractor = Noting(engine, extract_request, TripleCache(None, "test"))
-    await loop.answer(QUESTION)
-    assert list(told.values()) == [False, True, False]
+    extract = loop.extractor.extract
+    with mock.patch.object(loop.extractor, "extract", wraps=extract) as noted:
+        await loop.answer(QUESTION)
+    assert [call.kwargs["whole"] for call in noted.await_args_list] == [False, True, False]
 
 
 async def test_without_planning_retrieves_once() -> None:
