@@ -63,7 +63,7 @@ MOST_NEW_TOKENS = 160
 # three records' worth below, and above what a text that is always the same reaches.
 FLOORS: dict[str, dict[str, float]] = {
     "t2t": {"f1": 0.6},  # 0.821
-    "ras": {"plan_accuracy": 0.6, "answer_em": 0.4},  # 1.0, 1.0
+    "ras": {"plan_accuracy": 0.6, "answer_em": 0.4},  # 1.0, 0.8
     "tri_rag": {"f1": 0.45},  # 0.683
     "decompose": {"exact_match": 0.5},  # 0.75
     "resolve": {"exact_match": 0.55, "says_none": 0.5},  # 0.75, 0.833
