@@ -142,12 +142,12 @@ class SubqReading:
         self.readings = Readings(options.readings, work) if options.readings else None
         self.asked = AskedWriter(options.asked, work) if options.asked else None
         self.oracle = OracleOptions(
-            options.top_k,
-            options.max_triples,
-            options.gold_rate,
-            options.seed,
-            options.supported_answers,
-            options.planned_first,
+            top_k=options.top_k,
+            max_triples=options.max_triples,
+            gold_rate=options.gold_rate,
+            seed=options.seed,
+            supported_answers=options.supported_answers,
+            planned_first=options.planned_first,
         )
 
     def items(self) -> Iterator[QuestionSamples]:

@@ -93,7 +93,7 @@ class RasLoop:
             return ""
         plan = await self.reader.plan(as_history(trace), trace)
         subquery = plan.subquery if plan is not None else ""
-        if subquery.lower() in {step.subquery.lower() for step in trace.steps}:
+        if any(_same(subquery, step.subquery) for step in trace.steps):
             trace.notes.append(f"stopped at a repeated subquery: {subquery!r}")
             return ""
         return subquery
@@ -106,6 +106,10 @@ class RasLoop:
         )
 
 
+def _same(subquery: str, other: str) -> bool:
+    return one_line(subquery).casefold() == one_line(other).casefold()
+
+
 async def extract_step(
     subquery: str,
     passages: list[Passage],
@@ -115,7 +119,7 @@ async def extract_step(
 ) -> TraceStep:
     """The step that passages give: the closest `max_triples` of the triples new to the trace."""
     with trace.bill.stage("extract"):
-        whole = subquery.casefold() == one_line(trace.question).casefold()
+        whole = _same(subquery, trace.question)
         found = await extractor.extract(passages, trace.bill, subquery, whole=whole)
     trace.cut_passages.update(passage.id for passage in extractor.cut(passages, subquery))
     triples = [triple for triples in found for triple in triples]
@@ -179,14 +183,14 @@ class StaticRasLoop:
 
 def open_ras(parts: LoopParts[ReadingOptions]) -> RasLoop:
     """Open the dynamic loop, or its ablation without a planner."""
-    options, planning = parts.options, parts.options.loop == "ras"
+    options = parts.options
     settings = RasSettings(
-        options.top_k,
-        options.max_rounds,
-        options.max_triples,
-        planning,
-        options.first_subquery,
-        options.decline,
+        top_k=options.top_k,
+        max_rounds=options.max_rounds,
+        max_triples=options.max_triples,
+        planning=options.loop == "ras",
+        first_subquery=options.first_subquery,
+        decline=options.decline,
     )
     return RasLoop(parts.reader, parts.retriever(), parts.extractor, settings)
 

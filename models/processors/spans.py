@@ -16,6 +16,8 @@ from models.processors.passages import LabelCutError
 # Tokens of a passage that two windows share, so that an answer stands whole in one of them.
 OVERLAP = 64
 NONE = (0, 0)
+# A number with its groups of digits, or a word: a token may be a part of one, an answer is none.
+_WORD = re.compile(r"\d+(?:[.,]\d+)+|\w+")
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class Window:
     offsets: list[tuple[int, int]]
 
     def text(self, passage: str, first: int, last: int) -> str:
-        """Return the passage's text from a first to a last token."""
-        return passage[self.offsets[first][0] : self.offsets[last][1]]
+        """Return the passage's text from a first to a last token, in whole words and numbers."""
+        return whole_words(passage, self.offsets[first][0], self.offsets[last][1])
 
     def tokens(self, start: int, end: int) -> tuple[int, int] | None:
         """Return first and last token of a span of characters; None where it is not all here."""
@@ -143,6 +145,13 @@ class SpanProcessor:
             "offset_mapping"
         ]
         return question if len(offsets) <= longest else question[: offsets[longest - 1][1]]
+
+
+def whole_words(passage: str, start: int, end: int) -> str:
+    """Return a span of a passage with the rest of the words and numbers that it cuts."""
+    cut = [m.span() for m in _WORD.finditer(passage) if m.start() < end and m.end() > start]
+    starts, ends = [start, *(left for left, _ in cut)], [end, *(right for _, right in cut)]
+    return passage[min(starts) : max(ends)]
 
 
 def occurrences(passage: str, answer: str) -> list[tuple[int, int]]:

@@ -197,12 +197,13 @@ async def test_stops_after_max_rounds() -> None:
     assert trace.notes == ["stopped after 1 rounds"]
 
 
-async def test_a_repeated_subquery_ends_the_loop() -> None:
+@pytest.mark.parametrize("question", [QUESTION.question, "Where was  the director\tof Dawn born?"])
+async def test_a_repeated_subquery_ends_the_loop(question: str) -> None:
     def stubborn(request: Request) -> str:
         prompt = request.prompt or ""
         return f"[SUBQ] {QUESTION.question.upper()}" if "planner" in prompt else good_model(request)
 
-    trace = await make_loop(ScriptedEngine(stubborn)).answer(QUESTION)
+    trace = await make_loop(ScriptedEngine(stubborn)).answer(replace(QUESTION, question=question))
     assert len(trace.steps) == 1
     assert "repeated subquery" in trace.notes[0]
 

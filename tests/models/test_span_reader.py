@@ -13,7 +13,7 @@ from models.files.backbone import load_tokenizer
 from models.formats.reading import reading_prompt
 from models.formats.records import InstructionSample
 from models.processors.passages import LabelCutError
-from models.processors.spans import SpanProcessor, occurrences
+from models.processors.spans import SpanProcessor, occurrences, whole_words
 from models.span_reader import Span, SpanReader, SpanReaderConfig
 from tests.tiny import tiny_encoder
 from training.recipe.spans import SpanCollator, span_samples
@@ -64,6 +64,22 @@ def test_a_label_stands_at_all_its_places(processor: SpanProcessor) -> None:
     assert processor.encode_sample(sample("nothing"))["label_ids"] == [0, 0]
     with pytest.raises(LabelCutError, match="q0/read/0"):
         processor.encode_sample(sample("Bo Kern"))
+
+
+@pytest.mark.parametrize(
+    ("part", "whole"),
+    [
+        ("8,426", "8,426,100"),
+        ("00 people", "8,426,100 people"),
+        ("orwe", "Norwegians"),
+        ("6.", "2016."),
+        ("people, ", "people, "),
+    ],
+)
+def test_an_answer_cuts_no_word_and_no_number(part: str, whole: str) -> None:
+    passage = "It has 8,426,100 people, Norwegians among them, in 2016."
+    start = passage.index(part)
+    assert whole_words(passage, start, start + len(part)) == whole
 
 
 @settings(max_examples=60, deadline=None)
