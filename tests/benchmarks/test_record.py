@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,11 @@ def test_an_evaluation_of_before_is_completed_by_options(record: Any, tmp_path: 
     evaluation = write_evaluation(tmp_path / "runs" / "ras", right)
     settings = {"kb": "/home/someone/runs/kb/x", "loop": "ras"}
     (evaluation / "settings.json").write_text(json.dumps(settings))
+    # The folder of the repository may hold a space.
+    command = ["python", f"{ROOT}/inference/evaluate_all.py", "--datasets"]
     folder = record(
         "evaluations/x/ras", "--evaluation", evaluation, "--commit", "c" * 40, "--command",
-        f"python {ROOT}/inference/evaluate_all.py --datasets x={data} y={data}.jsonl",
+        shlex.join([*command, f"x={data}", f"y={data}.jsonl"]),
     )  # fmt: skip
     run = read(folder / "run.json")
     assert run["command"].startswith("python inference/evaluate_all.py --datasets x=DATA/qa/x_test")
