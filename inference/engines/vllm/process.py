@@ -178,7 +178,7 @@ def start_vllm(model: str, dtype: str, settings: VLLMSettings, prefix_folder: Pa
     )
     progress = Progress()
     try:
-        with main_module_hidden():
+        with main_module_hidden(), preload_restored():
             engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[_progress_logger(progress)])
     except Exception as error:
         raise EngineError(f"vLLM did not start on {model}: {error}") from error
@@ -203,6 +203,10 @@ def set_environment(settings: VLLMSettings) -> None:
             "VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib),
             "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
         }
+    if _on_cpu() and " " in torch.__file__:
+        # Its commands for the C++ compiler name this path without quotes, and the engine would die
+        # of the first request that compiles something, such as one for log-probabilities.
+        defaults["TORCH_COMPILE_DISABLE"] = "1"
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
 
@@ -226,6 +230,18 @@ def main_module_hidden() -> Iterator[None]:
         del main["__spec__"]
         for name, value in saved.items():
             main[name] = value
+
+
+@contextmanager
+def preload_restored() -> Iterator[None]:
+    """Keep LD_PRELOAD, which vLLM sets for its own processes, from all that start later."""
+    before = os.environ.get("LD_PRELOAD")
+    try:
+        yield
+    finally:
+        os.environ.pop("LD_PRELOAD", None)
+        if before is not None:
+            os.environ["LD_PRELOAD"] = before
 
 
 def _progress_logger(progress: Progress) -> Any:
