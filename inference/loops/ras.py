@@ -7,12 +7,12 @@ from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
 from inference.indexes.focused import Extractor
 from inference.loops.kind import FirstSubquery, LoopKind, LoopParts, ReadingOptions
 from inference.loops.model import GraphReader, search_passages
-from inference.loops.trace import Citation, Trace, TraceStep
+from inference.loops.trace import Citation, Trace, TraceStep, same_question
 from inference.retrieval.passages import Passage, Retriever
 from models.facts.grounding import Grounding, split_sentences
 from models.facts.triple_selection import select_triples
 from models.formats.passages import context_passages
-from models.formats.planning import History, HistoryStep, PlanAction, one_line
+from models.formats.planning import History, HistoryStep, PlanAction
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
@@ -93,7 +93,7 @@ class RasLoop:
             return ""
         plan = await self.reader.plan(as_history(trace), trace)
         subquery = plan.subquery if plan is not None else ""
-        if any(_same(subquery, step.subquery) for step in trace.steps):
+        if trace.has_asked(subquery):
             trace.notes.append(f"stopped at a repeated subquery: {subquery!r}")
             return ""
         return subquery
@@ -106,10 +106,6 @@ class RasLoop:
         )
 
 
-def _same(subquery: str, other: str) -> bool:
-    return one_line(subquery).casefold() == one_line(other).casefold()
-
-
 async def extract_step(
     subquery: str,
     passages: list[Passage],
@@ -119,7 +115,7 @@ async def extract_step(
 ) -> TraceStep:
     """The step that passages give: the closest `max_triples` of the triples new to the trace."""
     with trace.bill.stage("extract"):
-        whole = _same(subquery, trace.question)
+        whole = same_question(subquery, trace.question)
         found = await extractor.extract(passages, trace.bill, subquery, whole=whole)
     trace.cut_passages.update(passage.id for passage in extractor.cut(passages, subquery))
     triples = [triple for triples in found for triple in triples]

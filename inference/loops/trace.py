@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from inference.indexes.cost import Bill
 from inference.retrieval.passages import Passage
+from models.formats.planning import one_line
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
@@ -57,6 +58,10 @@ class Trace:
         """The question's graph: every kept triple once, in the order found (RAS eq. 6)."""
         return list(dict.fromkeys(triple for step in self.steps for triple in step.triples))
 
+    def has_asked(self, subquery: str) -> bool:
+        """Return whether a step asked this, see `same_question`."""
+        return any(same_question(subquery, step.subquery) for step in self.steps)
+
     def to_json(self) -> dict[str, Any]:
         """Return the trace as a JSON object; passages by id and title."""
         return {
@@ -69,6 +74,14 @@ class Trace:
             "error": self.error,
             "bill": {**asdict(self.bill), "weighted_tokens": self.bill.weighted_tokens},
         }
+
+
+def same_question(text: str, other: str) -> bool:
+    """Return whether two questions differ in spacing and letters' case alone.
+
+    A planner's subqueries have their spaces folded, the question itself need not.
+    """
+    return one_line(text).casefold() == one_line(other).casefold()
 
 
 def _triple_json(triple: Triple) -> list[str]:

@@ -197,8 +197,7 @@ class TriRagLoop:
             return ""
         plan = await self.reader.plan(as_history(trace), trace)
         subquery = plan.subquery if plan is not None else ""
-        asked = {step.subquery.casefold() for step in trace.steps}
-        return "" if subquery.casefold() in asked else subquery
+        return "" if trace.has_asked(subquery) else subquery
 
     async def _generate(self, trace: Trace, triplets: list[ConditionTriplet]) -> str:
         evidence = fit_evidence(triplets, self.settings.budget, self.engine.count_tokens)

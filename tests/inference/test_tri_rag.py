@@ -111,6 +111,18 @@ async def test_hops_follow_the_planner_with_what_was_found() -> None:
     assert "(S> Rowling| P> date of birth| O> 31 July 1965)" in last
 
 
+async def test_a_planner_that_repeats_the_question_with_its_spaces_folded_is_done() -> None:
+    engine = ScriptedEngine(
+        lambda request: (
+            "[SUBQ] harry potter; author" if "planner" in (request.prompt or "") else "x"
+        )
+    )
+    settings = TriRagSettings(top_k=1, selected=1, max_rounds=4)
+    loop = TriRagLoop(engine, base(), settings, GraphReader(engine, text_input))
+    trace = await loop.answer(QuestionRecord("q", "Harry  Potter;\tauthor", ""))
+    assert len(trace.steps) == 1
+
+
 async def test_a_small_budget_is_noted() -> None:
     engine = ScriptedEngine(lambda request: "x")
     loop = TriRagLoop(engine, base(), TriRagSettings(top_k=3, selected=3, budget=12))
