@@ -42,9 +42,10 @@ def conditions(questions: int, seed: int, encoder: str, folder: Path) -> Conditi
     return Conditions(world, TopicWriters(world, folder), open_encoder(encoder), asked)
 
 
-def measure(names: Sequence[str], rates: Sequence[float], given: Conditions) -> dict[str, Any]:
+def measure(
+    names: Sequence[str], rates: Sequence[float], given: Conditions, settings: Settings
+) -> dict[str, Any]:
     """Return figures of each loop by error rate; what is in its reach is settled before it runs."""
-    settings = Settings()
     found: dict[str, Any] = {name: {} for name in names}
     with tqdm(total=len(names) * len(rates), desc="loops", unit=" runs") as bar:
         for name in names:
@@ -120,6 +121,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--questions", type=positive_int, default=500, help="of 1 to 4 hops (default: 500)")
     add("--loops", nargs="+", choices=LOOPS, default=LOOPS, help="default: all")
     add("--rates", nargs="+", type=_rate, default=RATES, help="shares of outputs that are spoiled")
+    add("--preset", choices=("tuned", "paper"), default="tuned",
+        help="the loops' settings; paper adds no round and asks by the papers' prompts "
+        "(default: %(default)s)")  # fmt: skip
     add("--encoder", default="minilm", help="of all indexes; wide-hash needs no model")
     add("--seed", type=int, default=5, help="of the world (default: 5)")
     add("--picture", type=Path, help="draw the curves: .png, .svg or .pdf")
@@ -144,7 +148,8 @@ def main() -> None:
         given = conditions(
             arguments.questions, arguments.seed, arguments.encoder, Path(folder) / "world"
         )
-        loops = measure(arguments.loops, arguments.rates, given)
+        settings = Settings.of_papers() if arguments.preset == "paper" else Settings()
+        loops = measure(arguments.loops, arguments.rates, given, settings)
         reach = None
         if "th_rag" in arguments.loops:
             reach = asyncio.run(th_rag_reach(given, Path(folder) / "hierarchy"))
@@ -160,6 +165,7 @@ def main() -> None:
             "questions": len(given.questions),
             "passages": len(given.world.passages),
             "seed": arguments.seed,
+            "preset": arguments.preset,
             "encoder": arguments.encoder,
             "loops": loops,
             "th_rag_reach": reach,

@@ -147,7 +147,8 @@ class GoldWorld:
 
         Read are passages, propositions and claims that stand on a line of their own, with or
         without a label, triples `(S> …| P> …| O> …)` anywhere, and resolved query triplets or clues
-        a line. A triple that the world does not hold counts too: a model believes what it reads.
+        a line, and the claim of a condition triplet. A triple that the world does not hold counts
+        too: a model believes what it reads.
         """
         found = dict.fromkeys(parse_triples(text).triples)
         for line in text.splitlines():
@@ -155,6 +156,7 @@ class GoldWorld:
         return list(found)
 
     def _line(self, line: str) -> Sequence[Triple]:
+        line = line.rpartition("[R] ")[2]
         clue = "Subject:" in line
         for _ in range(0 if clue else 3):
             if facts := self.told.get(one_line(line)):

@@ -24,10 +24,10 @@ from inference.indexes.knowledge_base.store import KnowledgeBase, Output, extend
 from inference.indexes.propositions.index import PropositionIndex, PropositionSearch
 from inference.indexes.propositions.parts import Document
 from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings
-from inference.loops.model import GraphReader, ModelSteps, chat_input
+from inference.loops.model import GraphReader, ModelSteps, chat_input, few_shot_input
 from inference.loops.ras import RasLoop, RasSettings
 from inference.loops.t2rag import T2RagLoop, T2RagSettings
-from inference.loops.t2rag_steps import Decomposer, PromptedResolver
+from inference.loops.t2rag_steps import CLUE_PROMPTS, Decomposer, PromptedResolver
 from inference.loops.th_rag import ThRagLoop, ThRagSettings
 from inference.loops.trace import Loop
 from inference.loops.tri_rag import TriRagLoop, TriRagSettings
@@ -49,7 +49,9 @@ TITLE_WEIGHT = 5
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of each loop: those of its paper, but for what a question of four hops needs.
+    """The settings of each loop and of what all share.
+
+    By default those of its paper, but for what a question of four hops needs and for our prompts.
 
     RAS finds five passages by BM25, as in its paper for 2WikiMultihopQA. T²RAG has four rounds
     (paper: three). Tri-RAG asks for the next condition up to five times (Algorithm 2 retrieves
@@ -65,6 +67,23 @@ class Settings:
         default_factory=lambda: ThRagSettings(topics=(1, 6), subtopics=(1, 3))
     )
     trig_nav: TrigNavSettings = field(default_factory=TrigNavSettings)
+    trig_nav_evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
+    few_shot: bool = False
+    title_weight: int = TITLE_WEIGHT
+
+    @classmethod
+    def of_papers(cls) -> Settings:
+        """Return what `--preset paper` sets: no round more, and the papers' own prompts."""
+        return cls(
+            RasSettings(top_k=5, max_triples=0, first_subquery="question", stop_at_repeat=False),
+            TriRagSettings(evidence="full"),
+            T2RagSettings(prompts=CLUE_PROMPTS["paper"]),
+            ThRagSettings(link_weight=0.0, name_weight=0.0, evidence="full", prompts="paper"),
+            TrigNavSettings(own_graphs=True, shows_known=False),
+            EvidenceSettings(max_facts=0),
+            few_shot=True,
+            title_weight=1,
+        )
 
 
 class TopicWriters:
@@ -151,7 +170,6 @@ class WorldLoops:
         self.engine = ScriptedEngine(model)
         self.cache = TripleCache(None, "scripted")
         self.extractor = TripleExtractor(self.engine, prompted_triples_request, self.cache)
-        self.retriever = Bm25Retriever(world.passages, TITLE_WEIGHT)
 
     async def triples(self) -> list[Document]:
         """Return every passage's triples; they are in the cache from then on."""
@@ -172,21 +190,28 @@ class WorldLoops:
         documents = await self.triples()
         if name == "t2rag":
             return await self.t2rag(documents, settings.t2rag)
-        reader = GraphReader(self.engine, chat_input)
+        retriever = Bm25Retriever(self.world.passages, settings.title_weight)
         if name == "ras":
-            return RasLoop(reader, self.retriever, self.extractor, settings.ras)
+            reader = GraphReader(self.engine, few_shot_input if settings.few_shot else chat_input)
+            return RasLoop(reader, retriever, self.extractor, settings.ras)
         gatherer = EvidenceGatherer(
-            self.retriever, self.extractor, self.encoder, EvidenceSettings()
+            retriever, self.extractor, self.encoder, settings.trig_nav_evidence
         )
         return TrigNavLoop(ModelSteps(self.engine), gatherer, settings.trig_nav)
 
     async def tri_rag(self, settings: TriRagSettings) -> TriRagLoop:
         """Over a knowledge base; the planner asks hop by hop where there are rounds."""
-        outputs = [await self._conditions(passage) for passage in self.world.passages]
-        base: KnowledgeBase = await asyncio.to_thread(extend, None, outputs, self.encoder)
-        reader = GraphReader(self.engine, chat_input)
+        base = await self.knowledge_base()
+        # The paper's generator reads the block; a reader of facts plans as well.
+        is_read = settings.evidence == "facts"
+        reader = GraphReader(self.engine, chat_input) if is_read else None
         by_id = {passage.id: passage for passage in self.world.passages}
         return TriRagLoop(self.engine, base, settings, reader, by_id.__getitem__)
+
+    async def knowledge_base(self) -> KnowledgeBase:
+        """Return Tri-RAG's, written by the model."""
+        outputs = [await self._conditions(passage) for passage in self.world.passages]
+        return await asyncio.to_thread(extend, None, outputs, self.encoder)
 
     async def _conditions(self, passage: Passage) -> Output:
         prompt = conditions_prompt(passage_text(passage.title, passage.text), few_shot=True)
@@ -199,8 +224,9 @@ class WorldLoops:
         await asyncio.to_thread(index.add, documents)
         by_id = {passage.id: passage for passage in self.world.passages}
         search = PropositionSearch(index, by_id)
-        resolver = PromptedResolver(self.engine)
-        return T2RagLoop(self.engine, Decomposer(self.engine), resolver, search, settings)
+        resolver = PromptedResolver(self.engine, prompts=settings.prompts)
+        decomposer = Decomposer(self.engine, prompts=settings.prompts)
+        return T2RagLoop(self.engine, decomposer, resolver, search, settings)
 
     async def hierarchy(self, folder: Path) -> HierarchyIndex:
         """TH-RAG's, with the model's own topics."""

@@ -89,7 +89,8 @@ def calls_of(name: str, settings: Settings, graph: TopicGraph | None) -> Callabl
 
 
 def rounds_fit(name: str, record: QuestionRecord, trace: Trace) -> bool:
-    """Return whether a loop with a perfect model took no more rounds than its question needs.
+    """Return whether a loop with a perfect model took no more rounds than a question in its reach
+    needs.
 
     T²RAG's are exactly the facts in a row. RAS and Tri-RAG search for the question itself first,
     and then for one missing fact a round. TH-RAG has one round. Trig-Nav solves a chain a triple a
@@ -181,7 +182,7 @@ async def answer_all(
     if not given.error_rate:
         rule = calls_of(name, settings, loop.index.graph if isinstance(loop, ThRagLoop) else None)
         calls = [rule(trace) == trace.bill.llm_calls for trace in traces]
-        rounds = [rounds_fit(name, item.record, item.trace) for item in done]
+        rounds = [rounds_fit(name, item.record, item.trace) for item in done if item.in_reach]
         found |= {"calls_as_algorithm": mean(calls), "rounds_as_algorithm": mean(rounds)}
     return done, found
 

@@ -6,21 +6,24 @@ question within reach is seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from benchmarks.scripted_world.gold_world import GoldWorld
 from benchmarks.scripted_world.loops import Settings, WorldLoops
-from benchmarks.scripted_world.measure import Conditions
+from benchmarks.scripted_world.measure import Conditions, depth
 from benchmarks.scripted_world.world_model import WorldModel
 from inference.indexes.hierarchy.index import EvidenceSentence, HierarchyIndex
 from inference.loops.th_rag import ThRagSettings
+from inference.retrieval.bm25 import Bm25Retriever
+from inference.retrieval.passages import Hit
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
+Search = Callable[[Sequence[str], int], list[list[Hit]]]
 OURS = (ThRagSettings.link_weight, ThRagSettings.name_weight)
 RANKINGS = {"paper": (0.0, 0.0), "links": (OURS[0], 0.0), "links and names": OURS}
 SENTENCES = (10, 30, 50, 100, 200)
@@ -31,16 +34,64 @@ async def questions_in_reach(
 ) -> list[bool]:
     """Return whether a loop's method can answer each question with a model that never errs.
 
-    RAS, T²RAG and Trig-Nav can ask for any fact of the corpus. folder: for TH-RAG's hierarchy, one
-    that does not exist yet.
+    RAS and Trig-Nav can ask for any fact that their retriever finds, T²RAG for as many in a row as
+    it has rounds. Where Trig-Nav answers from sub-answers alone, what its judge read of a
+    question's facts in the first passages is lost, unless that is all of them. folder: for TH-RAG's
+    hierarchy, one that does not exist yet.
     """
+    if name == "tri_rag" and settings.tri_rag.max_rounds == 1:
+        return await _searched_once(given, settings)
     if name == "tri_rag":
         most = settings.tri_rag.max_rounds - 1
         return [has_conditions(record, most) for record in given.questions]
+    if name == "t2rag":
+        return [depth(record) <= settings.t2rag.max_rounds for record in given.questions]
+    if name in ("ras", "trig_nav"):
+        search = Bm25Retriever(given.world.passages, settings.title_weight).search
+        top_k = settings.ras.top_k if name == "ras" else settings.trig_nav_evidence.top_k
+        alone = name == "trig_nav" and not settings.trig_nav.shows_known
+        return [_is_found(record, given.world, search, top_k, alone) for record in given.questions]
     if name == "th_rag":
         index = await _gold_hierarchy(given, folder)
         return [_is_told(record, given, index, settings.th_rag) for record in given.questions]
     return [True] * len(given.questions)
+
+
+async def _searched_once(given: Conditions, settings: Settings) -> list[bool]:
+    """Return whether the m triplets nearest to a question claim each of its facts (Algorithm 2)."""
+    loops = WorldLoops(given.world, given.topics, WorldModel(given.world), given.encoder)
+    base, limits = await loops.knowledge_base(), settings.tri_rag
+    found = base.search([record.question for record in given.questions], limits.top_k)
+    reach = []
+    for record, hits in zip(given.questions, found, strict=True):
+        triplets = [triplet for hit in hits for triplet in hit.entry.triplets][: limits.selected]
+        told = {fact for t in triplets for fact in given.world.told.get(t.conclusion, [])}
+        reach.append(set(record.evidences) <= told)
+    return reach
+
+
+def _is_found(
+    record: QuestionRecord, world: GoldWorld, search: Search, top_k: int, alone: bool
+) -> bool:
+    """Return whether a search for the question, or one for each fact, brings the passages.
+
+    A fact is searched in words and as a triplet with one open end. alone: a question some of whose
+    facts the search for it tells, and not all, is out of reach.
+    """
+    wanted = set(record.evidences)
+    missing = wanted - _told_in(search([record.question], top_k), world)
+    if not missing or (alone and missing != wanted):
+        return not missing
+    queries = [part.question for part in record.question_decomposition]
+    for fact in missing:
+        queries += [f"{fact.subject} {fact.predicate}", f"{fact.predicate} {fact.object}"]
+    return missing <= _told_in(search(queries, top_k), world)
+
+
+def _told_in(found: Sequence[Sequence[Hit]], world: GoldWorld) -> set[Triple]:
+    """Return the facts of the passages found."""
+    passages = {hit.passage for hits in found for hit in hits}
+    return {fact for p in passages for fact in world.facts[passage_text(p.title, p.text)]}
 
 
 def has_conditions(record: QuestionRecord, most: int) -> bool:

@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from benchmarks.scripted_world.gold_world import GoldWorld, answer_from, fill, fits, steps_of
+from benchmarks.scripted_world.paper_prompts import in_our_words
 from benchmarks.scripted_world.scripted_engine import Spoiler, prompt_text
 from inference.engines.contract import Request
 from inference.loops.chain_solver import segment_question, segments
@@ -89,7 +90,7 @@ class WorldModel:
 
     def __call__(self, request: Request) -> str:
         """Return the output for a request."""
-        prompt = prompt_text(request, self.decode)
+        prompt = in_our_words(prompt_text(request, self.decode))
         write = self.writer(prompt)
         kind = write.__name__
         self.asked[kind] += 1

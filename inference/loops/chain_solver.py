@@ -157,23 +157,30 @@ class _Asked:
     chain: SolvedChain
 
 
+@dataclass(frozen=True)
+class ChainSettings:
+    """How sub-questions are solved.
+
+    One without triples is answered by the backbone from its passages, in at most
+    `max_answer_tokens`, or where a component `reads_facts` by their triples. decompose: False maps
+    no sub-question to triples. multi_link: False puts nothing that was found into other triples.
+    """
+
+    max_answer_tokens: int = 100
+    reads_facts: bool = False
+    decompose: bool = True
+    multi_link: bool = True
+
+
 class ChainSolver:
-    """Solves many sub-questions at once; those of one question share its graph."""
+    """Solves many sub-questions at once."""
 
     def __init__(
-        self,
-        steps: ModelSteps,
-        evidence: EvidenceGatherer,
-        max_answer_tokens: int = 100,
-        reads_facts: bool = False,
+        self, steps: ModelSteps, evidence: EvidenceGatherer, settings: ChainSettings
     ) -> None:
-        """Set the answerer of sub-questions for which no triples could be read: the backbone, in at
-        most `max_answer_tokens`, or where a component `reads_facts`, its passages' triples.
-        """
         self.steps = steps
         self.evidence = evidence
-        self.max_answer_tokens = max_answer_tokens
-        self.reads_facts = reads_facts
+        self.settings = settings
 
     async def solve(
         self, subquestion: SubQuestion, graph: QuestionGraph, trace: Trace
@@ -186,7 +193,9 @@ class ChainSolver:
         asked = _Asked(subquestion.text, graph, trace, chain)
         [passages] = await self.evidence.retrieve([asked.text], graph, trace)
         chain.steps.append(TraceStep(asked.text, passages))
-        triplets = subquestion.triplets or await self._decompose(asked)
+        triplets: tuple[QueryTriplet, ...] = ()
+        if self.settings.decompose:
+            triplets = subquestion.triplets or await self._decompose(asked)
         if not triplets:
             chain.answer = await self._answer_without_triples(asked, passages)
             return chain
@@ -220,14 +229,15 @@ class ChainSolver:
         self, asked: _Asked, passages: Sequence[Passage]
     ) -> SubAnswer | None:
         """Read the answer from the passages, as without decomposition (Table 3)."""
-        if self.reads_facts:
+        if self.settings.reads_facts:
             found = await self.evidence.triples_of(passages, asked.trace)
             triples = [triple for own in found for triple in own]
             chosen = select_triples(asked.text, asked.trace.question, triples, MOST_TRIPLES)
             return SubAnswer(asked.text, tuple(chosen)) if chosen else None
         evidence = "\n".join(passage_text(passage.title, passage.text) for passage in passages)
         prompt = evidence_answer_prompt(asked.text, evidence)
-        answer = await self.steps.ask("answer", "", prompt, asked.trace, self.max_answer_tokens)
+        tokens = self.settings.max_answer_tokens
+        answer = await self.steps.ask("answer", "", prompt, asked.trace, tokens)
         return None if is_insufficient(answer) else SubAnswer(asked.text, text=answer.strip())
 
     async def _solve_in_order(
@@ -246,11 +256,19 @@ class ChainSolver:
                 for triplet, whole in zip(group, wholes, strict=True):
                     if whole is not None:
                         filled.add(whole)
-                        current = resolve(current, triplet, whole)
+                        current = self._put_in(current, triplet, whole)
         facts = [t for t in current if t in filled or (not t.placeholders and asked.graph.holds(t))]
         unsolved = [format_query_triplet(t) for t in current if t not in facts]
         asked.chain.notes += [f"not solved: {triplet}" for triplet in unsolved]
         return [Triple(*triplet.fields) for triplet in dict.fromkeys(facts)]
+
+    def _put_in(
+        self, current: list[QueryTriplet], triplet: QueryTriplet, whole: QueryTriplet
+    ) -> list[QueryTriplet]:
+        """Return the triples with what was found for one; where linked, the others have it too."""
+        if self.settings.multi_link:
+            return resolve(current, triplet, whole)
+        return [whole if each == triplet else each for each in current]
 
     async def _solve_group(
         self, group: Sequence[QueryTriplet], asked: _Asked

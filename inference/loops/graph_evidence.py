@@ -111,8 +111,11 @@ def meant_title(
 def nearest_facts(
     facts: Sequence[GraphFact], asked: str, most: int, encoder: SentenceEncoder
 ) -> list[GraphFact]:
-    """Return `most` facts whose claims are most similar to what is asked, in the order given."""
-    if len(facts) <= most:
+    """Return `most` facts whose claims are most similar to what is asked, in the order given.
+
+    most: 0 for all of them.
+    """
+    if not most or len(facts) <= most:
         return list(facts)
     vectors = encoder.encode([asked, *(claim(fact.triple) for fact in facts)])
     similarities = vectors[1:] @ vectors[0]
@@ -149,8 +152,8 @@ class FoundEvidence:
 
 @dataclass(frozen=True)
 class EvidenceSettings:
-    """top_k: passages a search. max_facts: edges shown. knowledge: what is shown, both or, as in
-    Table 3, graph or text alone.
+    """top_k: passages a search. max_facts: edges shown; 0 shows all. knowledge: what is shown, both
+    or, as in Table 3, graph or text alone.
     """
 
     top_k: int = 5

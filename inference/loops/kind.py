@@ -26,6 +26,9 @@ from inference.retrieval.passages import Passage, Retriever
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.records import HelperTask
 
+Preset = Literal["tuned", "paper"]
+Prompts = Literal["own", "paper"]
+Evidence = Literal["facts", "full"]
 Extraction = Literal["focused", "all", "both"]
 FirstSubquery = Literal["planned", "question"]
 CHECKPOINT = "CHECKPOINT"
@@ -41,11 +44,12 @@ class Option:
     """Marks, in its annotation, a field of `LoopOptions` that a command line can set.
 
     Its flag is the field's name. text: the help, without the default where that is a number, a
-    word or yes.
+    word or yes. least: of a number.
     """
 
     text: str
     metavar: str | None = None
+    least: int = 1
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,9 @@ class LoopOptions:
         int, Option("passages a subquery; conditions a query, tri_rag; passages a round, t2rag")
     ] = 3
     max_rounds: Annotated[int, Option("retrievals a question")] = 5
-    max_triples: Annotated[int, Option("triples kept a round")] = 8
+    max_triples: Annotated[
+        int, Option("triples kept a round, the nearest to what was asked; 0: all of them", least=0)
+    ] = 8
     max_answer_tokens: Annotated[int, Option("100 for short answers, 300 for long ones")] = (
         MAX_ANSWER_TOKENS
     )
@@ -106,6 +112,21 @@ class LoopOptions:
             "RAS component was trained)"
         ),
     ] = None
+    graph_encode: Annotated[
+        bool,
+        Option("the RAS component reads the graph's tokens; without, its text alone (RAS Table 2)"),
+    ] = True
+    prompts: Annotated[
+        Prompts,
+        Option("of a backbone that is prompted: ours, or as the loop's paper prints them"),
+    ] = "own"
+    preset: Annotated[
+        Preset,
+        Option(
+            "defaults of all options of the loop: tuned, ours, or paper, what its paper says "
+            "(docs/fidelity.md)"
+        ),
+    ] = "tuned"
     engine: EngineOptions = field(default_factory=EngineOptions)
 
     def uses(self, component: str) -> bool:
@@ -147,6 +168,9 @@ class ReadingOptions(LoopOptions):
             "paper)"
         ),
     ] = "planned"
+    stop_at_repeat: Annotated[
+        bool, Option("ras: end at a subquery that was asked before (the paper's loop asks again)")
+    ] = True
     decline: Annotated[
         bool,
         Option(
@@ -228,7 +252,8 @@ class LoopKind(Generic[OptionsT]):
     components: which of the shared ones it uses, by their options. index: the option that names
     the folder which it answers from. heading: over its own options in a command's help; None puts
     them among the shared ones. documents: what an open loop searches, where that is no corpus.
-    check: raises on options that it cannot be opened with, before any model is loaded.
+    check: raises on options that it cannot be opened with, before any model is loaded. paper: the
+    options as the loop's paper has them; those that it does not name are ours.
     """
 
     name: str
@@ -240,6 +265,18 @@ class LoopKind(Generic[OptionsT]):
     heading: str | None = None
     documents: Callable[[Any], Sequence[Passage]] | None = None
     check: Callable[[OptionsT], object] | None = None
+    paper: Mapping[str, Any] = field(default_factory=dict)
+
+    def departures(self, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the options that are not the paper's, each as it is `here` and in the `paper`.
+
+        given: the options by their names; None says no more than False or 0.
+        """
+        return {
+            name: {"here": given[name], "paper": value}
+            for name, value in self.paper.items()
+            if (given[name] or False) != (value or False)
+        }
 
     @cached_property
     def own(self) -> tuple[str, ...]:

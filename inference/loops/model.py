@@ -10,6 +10,7 @@ from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage, Retriever
 from models.formats.grammars import plan_regex
 from models.formats.helpers import NOTHING
+from models.formats.paper_prompts import ras_prompt
 from models.formats.planning import History, Plan, parse_plan
 from models.formats.prompts import answer_prompt, passage_text, plan_prompt
 from models.formats.records import Task
@@ -102,22 +103,23 @@ class ModelSteps:
 class ReaderInput:
     """A request for the engine and what its prompt lost to the input budget.
 
-    cut_triples, cut_steps: left out of the history. over_budget: the question, which is never
-    cut, exceeds the budget by itself.
+    cut_triples, cut_texts, cut_steps: left out of the history. over_budget: the question, which is
+    never cut, exceeds the budget by itself.
     """
 
     request: Request
     cut_triples: int = 0
     cut_steps: int = 0
     over_budget: bool = False
+    cut_texts: int = 0
 
     @property
     def notes(self) -> list[str]:
         """Return what a reader of the trace should know of it."""
         notes = []
-        if self.cut_triples or self.cut_steps:
-            steps = f" and {self.cut_steps} whole steps" if self.cut_steps else ""
-            notes.append(f"{self.cut_triples} triples{steps} left out to fit the input budget")
+        cut = {"triples": self.cut_triples, "texts": self.cut_texts, "whole steps": self.cut_steps}
+        if left_out := [f"{count} {what}" for what, count in cut.items() if count]:
+            notes.append(f"{' and '.join(left_out)} left out to fit the input budget")
         if self.over_budget:
             notes.append("the question alone exceeds the input budget and was kept whole")
         return notes
@@ -130,6 +132,11 @@ def chat_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
     """Return prompt as a chat message, for a backbone or an API model that was not trained here."""
     prompt = plan_prompt(history) if task == "plan" else answer_prompt(history)
     return ReaderInput(user_request(prompt.strip(), sampling))
+
+
+def few_shot_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
+    """Return the paper's prompt of a closed model as a chat message (RAS App. F.1)."""
+    return ReaderInput(user_request(ras_prompt(task, history), sampling))
 
 
 class GraphReader:

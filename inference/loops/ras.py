@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Annotated
 
 from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
 from inference.indexes.focused import Extractor
-from inference.loops.kind import FirstSubquery, LoopKind, LoopParts, ReadingOptions
+from inference.loops.kind import FirstSubquery, LoopKind, LoopParts, Option, ReadingOptions
 from inference.loops.model import GraphReader, search_passages
 from inference.loops.trace import Citation, Trace, TraceStep, same_question
 from inference.retrieval.passages import Passage, Retriever
@@ -22,10 +24,11 @@ class RasSettings:
     """How a RAS loop retrieves.
 
     top_k: passages a subquery. max_rounds: retrievals a question. max_triples: triples that a
-    round keeps, chosen by `select_triples`. planning: False retrieves once with the question and
-    answers, the ablation without a planner. first_subquery: "question" asks the main question
-    first (eq. 1), "planned" what the first plan asks, which may be a step of it. decline: answer
-    nothing where no round found a fact.
+    round keeps, chosen by `select_triples`; 0 keeps g_i whole (eq. 4). planning: False retrieves
+    once with the question and answers, the ablation without a planner. first_subquery: "question"
+    asks the main question first (eq. 1), "planned" what the first plan asks, which may be a step of
+    it. stop_at_repeat: end at a subquery that was asked before. decline: answer nothing where no
+    round found a fact.
     """
 
     top_k: int = ReadingOptions.top_k
@@ -33,13 +36,17 @@ class RasSettings:
     max_triples: int = ReadingOptions.max_triples
     planning: bool = True
     first_subquery: FirstSubquery = ReadingOptions.first_subquery
+    stop_at_repeat: bool = True
     decline: bool = False
 
 
-def as_history(trace: Trace) -> History:
-    """What the model is shown of the steps so far."""
-    steps = tuple(HistoryStep(step.subquery, tuple(step.triples)) for step in trace.steps)
-    return History(trace.question, steps)
+def as_history(trace: Trace, triples: bool = True) -> History:
+    """What the model is shown of the steps so far; without `triples` their texts alone."""
+    steps = (
+        HistoryStep(step.subquery, tuple(step.triples) if triples else (), tuple(step.texts))
+        for step in trace.steps
+    )
+    return History(trace.question, tuple(steps))
 
 
 class RasLoop:
@@ -60,8 +67,8 @@ class RasLoop:
     async def answer(self, record: QuestionRecord) -> Trace:
         """Plan and retrieve until the planner has enough, then answer.
 
-        The loop ends at [SUFFICIENT], at the last round, at a plan that cannot be read, or at a
-        subquery that was asked before.
+        The loop ends at [SUFFICIENT], at the last round, at a plan that cannot be read, or with
+        `stop_at_repeat` at a subquery that was asked before.
         """
         trace = Trace(record.question)
         subquery = await self._first_subquery(trace)
@@ -93,7 +100,7 @@ class RasLoop:
             return ""
         plan = await self.reader.plan(as_history(trace), trace)
         subquery = plan.subquery if plan is not None else ""
-        if trace.has_asked(subquery):
+        if self.settings.stop_at_repeat and trace.has_asked(subquery):
             trace.notes.append(f"stopped at a repeated subquery: {subquery!r}")
             return ""
         return subquery
@@ -113,14 +120,19 @@ async def extract_step(
     extractor: Extractor,
     max_triples: int,
 ) -> TraceStep:
-    """The step that passages give: the closest `max_triples` of the triples new to the trace."""
+    """The step that passages give: the closest `max_triples` of the triples new to the trace.
+
+    max_triples: 0 for all triples of the passages, as they come, also where the trace has them.
+    """
     with trace.bill.stage("extract"):
         whole = same_question(subquery, trace.question)
         found = await extractor.extract(passages, trace.bill, subquery, whole=whole)
     trace.cut_passages.update(passage.id for passage in extractor.cut(passages, subquery))
     triples = [triple for triples in found for triple in triples]
-    known = [triple for step in trace.steps for triple in step.triples]
-    kept = select_triples(subquery, trace.question, triples, max_triples, known)
+    kept = list(dict.fromkeys(triples))
+    if max_triples:
+        known = [triple for step in trace.steps for triple in step.triples]
+        kept = select_triples(subquery, trace.question, triples, max_triples, known)
     return TraceStep(subquery, passages, kept, citations=cite(kept, passages, found))
 
 
@@ -155,12 +167,16 @@ def cite(
 
 
 class StaticRasLoop:
-    """One round over the question's own context, then the answer."""
+    """A fixed number of rounds over the question's own context, then the answer (§4.1, F.2)."""
 
-    def __init__(self, reader: GraphReader, extractor: Extractor, max_triples: int = 60) -> None:
+    def __init__(
+        self, reader: GraphReader, extractor: Extractor, max_triples: int = 60, rounds: int = 1
+    ) -> None:
+        """rounds: the context's passages are shared out among so many, in their order."""
         self.reader = reader
         self.extractor = extractor
         self.max_triples = max_triples
+        self.rounds = rounds
 
     async def answer(self, record: QuestionRecord) -> Trace:
         """Structure the record's context and answer. Raises ValueError when it has none."""
@@ -168,13 +184,20 @@ class StaticRasLoop:
         if not passages:
             raise ValueError(f"question {record.id}: ras_static needs passages in 'context'")
         trace = Trace(record.question)
-        step = await extract_step(
-            record.question, passages, trace, self.extractor, self.max_triples
-        )
-        trace.steps.append(step)
+        for part in _shared_out(passages, self.rounds):
+            step = await extract_step(
+                record.question, part, trace, self.extractor, self.max_triples
+            )
+            trace.steps.append(step)
         note_cut(trace)
         trace.answer = await self.reader.answer(as_history(trace), trace)
         return trace
+
+
+def _shared_out(passages: Sequence[Passage], parts: int) -> list[list[Passage]]:
+    """Return the passages in so many runs of about the same length; none is empty."""
+    ends = [len(passages) * part // parts for part in range(parts + 1)]
+    return [list(passages[a:b]) for a, b in pairwise(ends) if a < b]
 
 
 def open_ras(parts: LoopParts[ReadingOptions]) -> RasLoop:
@@ -186,17 +209,52 @@ def open_ras(parts: LoopParts[ReadingOptions]) -> RasLoop:
         max_triples=options.max_triples,
         planning=options.loop == "ras",
         first_subquery=options.first_subquery,
+        stop_at_repeat=options.stop_at_repeat,
         decline=options.decline,
     )
     return RasLoop(parts.reader, parts.retriever(), parts.extractor, settings)
 
 
-def open_static(parts: LoopParts[ReadingOptions]) -> StaticRasLoop:
+@dataclass(frozen=True)
+class StaticRasOptions(ReadingOptions):
+    """Options of RAS over given passages."""
+
+    loop: str = "ras_static"
+    max_triples: int = 60
+    static_rounds: Annotated[
+        int, Option("ras_static: rounds that the given passages are shared out among")
+    ] = 1
+
+
+def open_static(parts: LoopParts[StaticRasOptions]) -> StaticRasLoop:
     """Open the loop over given passages."""
-    return StaticRasLoop(parts.reader, parts.extractor)
+    options = parts.options
+    return StaticRasLoop(parts.reader, parts.extractor, options.max_triples, options.static_rounds)
 
 
 _BOTH = (RAS_ADAPTER, T2T_ADAPTER)
-RAS = LoopKind("ras", ReadingOptions, open_ras, _BOTH)
-RAS_NO_PLANNING = LoopKind("ras_no_planning", ReadingOptions, open_ras, _BOTH)
-RAS_STATIC = LoopKind("ras_static", ReadingOptions, open_static, _BOTH, searches_corpus=False)
+# Reading every passage whole, g_i whole, no rule beside the model (eq. 4, App. D and F).
+_READING = {
+    "extraction": "all",
+    "max_triples": 0,
+    "derive_comparisons": False,
+    "graph_encode": True,
+    "decline": False,
+    "prompts": "paper",
+    "max_answer_tokens": 100,
+}
+# 2WikiMultihopQA is searched by BM25 (§4.1), which knows no titles.
+_SEARCH = {"retriever": "bm25", "title_weight": 1, "top_k": 5}
+_PLANNING = {"first_subquery": "question", "stop_at_repeat": False, "max_rounds": 5}
+RAS = LoopKind("ras", ReadingOptions, open_ras, _BOTH, paper={**_READING, **_SEARCH, **_PLANNING})
+RAS_NO_PLANNING = LoopKind(
+    "ras_no_planning", ReadingOptions, open_ras, _BOTH, paper={**_READING, **_SEARCH}
+)
+RAS_STATIC = LoopKind(
+    "ras_static",
+    StaticRasOptions,
+    open_static,
+    _BOTH,
+    searches_corpus=False,
+    paper={**_READING, "static_rounds": 5},
+)

@@ -19,9 +19,12 @@ from inference.indexes.propositions.parts import PropositionIndexError
 from inference.loops.kind import Helper, LoopKind, LoopOptions, LoopParts, Option
 from inference.loops.model import GraphReader, chat_request, passages_prompt, search, write
 from inference.loops.t2rag_steps import (
+    CLUE_PROMPTS,
     FUZZY,
+    OWN_PROMPTS,
     RESOLVED,
     SEARCHABLE,
+    CluePrompts,
     Decomposer,
     HelperResolver,
     OpenQuestion,
@@ -32,7 +35,6 @@ from inference.loops.t2rag_steps import (
 )
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
-from models.formats.clues import prompted_answer
 from models.formats.passages import passage_key
 from models.formats.planning import History, HistoryStep
 from models.formats.query_triplets import (
@@ -51,13 +53,15 @@ class T2RagSettings:
     """Settings of T²RAG's retrieval and of its end.
 
     top_k: distinct passages a round (k). max_rounds: rounds a question (N); the paper's 5 and 3.
-    max_triplets: of a decomposition that runs on, the first so many are kept.
+    max_triplets: of a decomposition that runs on, the first so many are kept. prompts: of the steps
+    that a backbone writes.
     """
 
     top_k: int = 5
     max_rounds: int = 3
     max_triplets: int = 20
     max_answer_tokens: int = 100
+    prompts: CluePrompts = OWN_PROMPTS
 
 
 class T2RagLoop:
@@ -158,7 +162,7 @@ class T2RagLoop:
         if self.reader is not None:
             return await self.reader.answer(_as_history(triplets, trace), trace)
         clues = in_state(triplets, RESOLVED, SEARCHABLE)
-        return await self._generate(prompted_answer(trace.question, clues), trace)
+        return await self._generate(self.settings.prompts.answer(trace.question, clues), trace)
 
     async def _generate(self, prompt: str, trace: Trace) -> str:
         request = chat_request(prompt, self.settings.max_answer_tokens)
@@ -226,15 +230,19 @@ def open_t2rag(parts: LoopParts[T2RagOptions]) -> T2RagLoop:
     Raises PropositionIndexError, IndexMismatchError, EmptyCorpusError.
     """
     options, engine, helpers = parts.options, parts.engine, parts.helpers
+    prompts = CLUE_PROMPTS[options.prompts]
     settings = T2RagSettings(
-        options.top_k, options.max_rounds, max_answer_tokens=options.max_answer_tokens
+        options.top_k,
+        options.max_rounds,
+        max_answer_tokens=options.max_answer_tokens,
+        prompts=prompts,
     )
     resolver: Resolver
     if "resolve" in helpers:
         resolver = HelperResolver(engine, helpers["resolve"], not options.without_passages)
     else:
-        resolver = PromptedResolver(engine, not options.without_passages)
-    decomposer = Decomposer(engine, helpers.get("decompose"))
+        resolver = PromptedResolver(engine, not options.without_passages, prompts)
+    decomposer = Decomposer(engine, helpers.get("decompose"), prompts)
     search = _open_search(parts)
     return T2RagLoop(engine, decomposer, resolver, search, settings, parts.ras_reader)
 
@@ -270,5 +278,21 @@ def _check_corpus(index: PropositionIndex, passages: Mapping[str, Passage], fold
 
 
 T2RAG = LoopKind(
-    "t2rag", T2RagOptions, open_t2rag, index="propositions", heading="t2rag", check=check_t2rag
+    "t2rag",
+    T2RagOptions,
+    open_t2rag,
+    index="propositions",
+    heading="t2rag",
+    check=check_t2rag,
+    # §5.2 and App. F: one prompted model does every step.
+    paper={
+        "top_k": 5,
+        "max_rounds": 3,
+        "decomposer": None,
+        "resolver": None,
+        "prompts": "paper",
+        "granularity": "proposition",
+        "without_passages": False,
+        "derive_comparisons": False,
+    },
 )

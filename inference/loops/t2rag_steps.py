@@ -1,22 +1,25 @@
 """T²RAG's steps: a model decomposes and resolves, and what it wrote is settled (§4.3, App. F)."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from inference.engines.contract import Engine
 from inference.indexes.propositions.index import Found, proposition_text
+from inference.loops.kind import Prompts
 from inference.loops.model import PromptRequest, chat_request, generate
 from inference.loops.trace import Trace
 from models.formats.clues import (
     ResolutionInput,
     parse_clues,
+    prompted_answer,
     prompted_decomposition,
     prompted_resolution,
 )
 from models.formats.conditions import claim, relation_words
 from models.formats.helpers import decompose_prompt, parse_resolution, resolve_prompt
+from models.formats.paper_prompts import paper_answer, paper_decomposition, paper_resolution
 from models.formats.prompts import passage_text
 from models.formats.query_triplets import (
     ANONYMOUS,
@@ -72,20 +75,43 @@ class Resolver(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class CluePrompts:
+    """The prompts of the three steps for a backbone: LLM_Decompose, LLM_Resolve, LLM_Answer."""
+
+    decomposition: Callable[[str], str] = prompted_decomposition
+    resolution: Callable[[ResolutionInput], str] = prompted_resolution
+    answer: Callable[[str, Iterable[QueryTriplet]], str] = prompted_answer
+
+
+OWN_PROMPTS = CluePrompts()
+CLUE_PROMPTS: dict[Prompts, CluePrompts] = {
+    "own": OWN_PROMPTS,
+    "paper": CluePrompts(paper_decomposition, paper_resolution, paper_answer),
+}
+
+
 class Decomposer:
     """Turns a question into query triplets with one call."""
 
-    def __init__(self, engine: Engine, make_request: PromptRequest | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        make_request: PromptRequest | None = None,
+        prompts: CluePrompts = OWN_PROMPTS,
+    ) -> None:
         """make_request: of a trained helper; None prompts the backbone."""
         self.engine = engine
         self.make_request = make_request
+        self.prompts = prompts
 
     async def decompose(self, question: str, trace: Trace) -> list[QueryTriplet]:
         """Return the question's triplets, each once; none where the model wrote none."""
         if self.make_request is not None:
             request = self.make_request(decompose_prompt(question))
         else:
-            request = chat_request(prompted_decomposition(question), MAX_DECOMPOSITION_TOKENS)
+            prompt = self.prompts.decomposition(question)
+            request = chat_request(prompt, MAX_DECOMPOSITION_TOKENS)
         [text] = await generate(self.engine, [request], "decompose", trace)
         parsed = parse_query_triplets(text)
         if parsed.malformed:
@@ -96,9 +122,12 @@ class Decomposer:
 class PromptedResolver:
     """Resolves all clues of a round in one call (App. F, Triples Resolving)."""
 
-    def __init__(self, engine: Engine, show_passages: bool = True) -> None:
+    def __init__(
+        self, engine: Engine, show_passages: bool = True, prompts: CluePrompts = OWN_PROMPTS
+    ) -> None:
         self.engine = engine
         self.show_passages = show_passages
+        self.prompts = prompts
 
     async def resolve(self, state: OpenQuestion, trace: Trace) -> list[QueryTriplet]:
         """Return what the model wrote, whole clues alone; the others are noted."""
@@ -110,7 +139,7 @@ class PromptedResolver:
             [proposition_text(fact) for fact in state.found.facts],
             _texts(state.found) if self.show_passages else [],
         )
-        request = chat_request(prompted_resolution(given), MAX_RESOLUTION_TOKENS)
+        request = chat_request(self.prompts.resolution(given), MAX_RESOLUTION_TOKENS)
         [text] = await generate(self.engine, [request], "resolve", trace)
         trace.steps[-1].decision = text
         parsed = parse_clues(text)

@@ -11,17 +11,20 @@ from inference.indexes.hierarchy.index import EvidenceSentence, HierarchyIndex, 
 from inference.indexes.hierarchy.offers import SHORTLIST, Offer, TopicOffers
 from inference.indexes.hierarchy.store import HierarchyError, open_database
 from inference.loops.kind import (
+    Evidence,
     Helper,
     LoopKind,
     LoopOptions,
     LoopParts,
     Option,
     OptionsError,
+    Prompts,
 )
 from inference.loops.model import GraphReader, ModelSteps, search
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
+from models.formats.paper_prompts import paper_choice, paper_evidence_answer
 from models.formats.prompts import evidence_answer_prompt, passage_text
 from models.formats.query_triplets import QueryTriplet, format_query_triplet
 from models.formats.records import QuestionRecord
@@ -90,7 +93,9 @@ class ThRagSettings:
     `linked_rows`; 0 is the paper's. name_weight: how much one about an entity that the question
     names gains; 0 is the paper's. traversal: who chooses; "embedding" takes the nearest without a
     call, "none" searches all sentences (Table 7, w/o Traversal). budget: tokens of the evidence.
-    max_answer_tokens: more than `LONG_ANSWER_TOKENS` asks for a long answer.
+    max_answer_tokens: more than `LONG_ANSWER_TOKENS` asks for a long answer. evidence: what a RAS
+    component reads, the facts on the sentences' edges or with them the sentences and passages
+    (§3.3). prompts: of the steps that a backbone writes.
     """
 
     topics: tuple[int, int] = BOUNDS["topics"]
@@ -103,13 +108,15 @@ class ThRagSettings:
     traversal: Traversal = "model"
     budget: int = 6000
     max_answer_tokens: int = 100
+    evidence: Evidence = "facts"
+    prompts: Prompts = "own"
 
 
 class ThRagLoop:
     """Answers from a hierarchy: 1 + N_T calls to choose, and one to answer.
 
-    With a `reader` (a RAS component) the facts on the sentences' edges are read as a graph; without
-    one the backbone answers from facts, sentences and passages as text.
+    With a `reader` (a RAS component) the facts on the sentences' edges are read as a graph, alone
+    or beside the text; without one the backbone answers from facts, sentences and passages.
     """
 
     def __init__(
@@ -144,10 +151,17 @@ class ThRagLoop:
         step.passages = list(dict.fromkeys(item.chunk for item in evidence))
         step.triples = list(dict.fromkeys(t for item in evidence for t in item.triples))
         if self.reader is not None:
+            if self.settings.evidence == "full":
+                step.texts = [passage_text(item.chunk.title, item.sentence) for item in evidence]
+                step.texts += [passage_text(p.title, p.text) for p in self._expanded(trace)]
             trace.answer = await self.reader.answer(as_history(trace), trace)
         else:
             trace.answer = await self._answer_from(evidence, trace)
         return trace
+
+    def _expanded(self, trace: Trace) -> list[Passage]:
+        """Return the source chunks of the best sentences (Algorithm 2, line 14)."""
+        return trace.steps[-1].passages[: self.settings.passages]
 
     async def _traverse(self, scored: ScoredQuestion, trace: Trace) -> list[int] | None:
         """Return the subtopics of all chosen topics (Algorithm 2, lines 3 to 9); None for all."""
@@ -190,11 +204,15 @@ class ThRagLoop:
     async def _ask(self, choice: Choice, trace: Trace) -> str:
         """Return the model's text; a trained chooser may write fewer than the least."""
         step = CHOICE_STEPS[choice.level]
-        held_to = replace(choice, least=1) if step in self.steps.helpers else choice
+        trained = step in self.steps.helpers
+        held_to = replace(choice, least=1) if trained else choice
+        instruction, prompt = choice_instruction(choice), choice_prompt(trace.question, choice)
+        if self.settings.prompts == "paper" and not trained:
+            instruction, prompt = "", paper_choice(trace.question, choice)
         return await self.steps.ask(
             step,
-            choice_instruction(choice),
-            choice_prompt(trace.question, choice),
+            instruction,
+            prompt,
             trace,
             self._most_tokens(choice),
             Constraint(json_schema=choice_schema(held_to)),
@@ -208,9 +226,8 @@ class ThRagLoop:
     async def _answer_from(self, evidence: Sequence[EvidenceSentence], trace: Trace) -> str:
         """Return the backbone's answer over the evidence and its passages (Algorithm 2, 13-14)."""
         settings, engine = self.settings, self.steps.engine
-        expanded = trace.steps[-1].passages[: settings.passages]
         text, left_out = fit_topic_evidence(
-            evidence, expanded, settings.budget, engine.count_tokens
+            evidence, self._expanded(trace), settings.budget, engine.count_tokens
         )
         if left_out:
             trace.notes.append(
@@ -218,7 +235,10 @@ class ThRagLoop:
                 "evidence"
             )
         long_form = settings.max_answer_tokens > LONG_ANSWER_TOKENS
-        prompt = evidence_answer_prompt(trace.question, text, long_form)
+        write_prompt = evidence_answer_prompt
+        if settings.prompts == "paper":
+            write_prompt = paper_evidence_answer
+        prompt = write_prompt(trace.question, text, long_form)
         written = await self.steps.ask("answer", "", prompt, trace, settings.max_answer_tokens)
         return written.strip()
 
@@ -255,6 +275,10 @@ class ThRagOptions(LoopOptions):
             "paper's"
         ),
     ] = ThRagSettings.name_weight
+    evidence: Annotated[
+        Evidence,
+        Option("what the RAS component reads: facts alone, or with their sentences and passages"),
+    ] = ThRagSettings.evidence
 
     def __post_init__(self) -> None:
         if self.topic_chooser and self.traversal != "model":
@@ -276,6 +300,8 @@ class ThRagOptions(LoopOptions):
             name_weight=self.name_weight,
             traversal=self.traversal,
             max_answer_tokens=self.max_answer_tokens,
+            evidence=self.evidence,
+            prompts=self.prompts,
         )
 
 
@@ -314,4 +340,18 @@ TH_RAG = LoopKind(
     heading="th_rag",
     documents=lambda loop: loop.index.documents,
     check=check_th_rag,
+    # §4.4 and App. A: one prompted model does every step.
+    paper={
+        "traversal": "model",
+        "most_topics": 10,
+        "most_subtopics": 25,
+        "sentences": 30,
+        "passages": 5,
+        "link_weight": 0.0,
+        "name_weight": 0.0,
+        "evidence": "full",
+        "topic_chooser": None,
+        "prompts": "paper",
+        "derive_comparisons": False,
+    },
 )

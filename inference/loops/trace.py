@@ -25,7 +25,7 @@ class TraceStep:
 
     `citations` has one a triple, in their order; None where no sentence states it. `decision` is
     what the planner wrote next; empty where no planner was asked. `propositions` are the facts that
-    a search of facts found, best first.
+    a search of facts found, best first. `texts` is what the reader reads beside triples.
     """
 
     subquery: str
@@ -34,6 +34,7 @@ class TraceStep:
     decision: str = ""
     propositions: list[Triple] = field(default_factory=list)
     citations: list[Citation | None] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -96,6 +97,7 @@ def _step_json(step: TraceStep) -> dict[str, Any]:
         "triples": [_triple_json(triple) for triple in step.triples],
         "decision": step.decision,
         **({"propositions": found} if found else {}),
+        **({"texts": step.texts} if step.texts else {}),
         **({"citations": [c and vars(c) for c in step.citations]} if step.citations else {}),
     }
 

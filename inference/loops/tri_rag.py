@@ -7,12 +7,25 @@ from typing import Annotated
 
 from inference.engines.contract import Engine, Sampling
 from inference.indexes.knowledge_base.store import KnowledgeBase, KnowledgeBaseError
-from inference.loops.kind import LoopKind, LoopOptions, LoopParts, Option
+from inference.loops.kind import (
+    Evidence,
+    LoopKind,
+    LoopOptions,
+    LoopParts,
+    Option,
+    OptionsError,
+)
 from inference.loops.model import GraphReader, search, user_request, write
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
-from models.formats.conditions import ConditionTriplet, fact_of, format_conditions
+from models.formats.conditions import (
+    ConditionTriplet,
+    fact_of,
+    format_condition,
+    format_conditions,
+)
+from models.formats.planning import History
 from models.formats.records import QuestionRecord
 
 INSTRUCTION = (
@@ -115,7 +128,8 @@ class TriRagSettings:
 
     top_k: conditions a query (k). selected: triplets a query that reach the generator (m).
     budget: tokens of the evidence block (B), by the generator's tokenizer. max_rounds: queries a
-    question; 1 is Algorithm 2, more ask the planner for the next condition (§IV-F).
+    question; 1 is Algorithm 2, more ask the planner for the next condition (§IV-F). evidence: what
+    a RAS component reads of a triplet, its claim as a fact or the whole of it (eq. 8).
     """
 
     top_k: int = 10
@@ -123,6 +137,7 @@ class TriRagSettings:
     budget: int = 512
     max_rounds: int = 1
     max_answer_tokens: int = 100
+    evidence: Evidence = "facts"
 
 
 def evidence_prompt(question: str, evidence: str) -> str:
@@ -133,8 +148,8 @@ def evidence_prompt(question: str, evidence: str) -> str:
 class TriRagLoop:
     """Answers from a knowledge base of condition triplets.
 
-    With a `reader` (a RAS component) triplets are read as facts, and it plans the next query and
-    answers; without one, the engine's backbone answers from the evidence block as text.
+    With a `reader` (a RAS component) triplets are read as facts or as they are, and it plans the
+    next query and answers; without one, the engine's backbone answers from the evidence block.
     """
 
     def __init__(
@@ -160,14 +175,23 @@ class TriRagLoop:
         while query:
             found, sources = await self._retrieve(query, trace, triplets)
             triplets.extend(found)
-            facts = [fact_of(triplet) for triplet in found]
-            trace.steps.append(TraceStep(query, sources, facts))
+            step = TraceStep(query, sources, [fact_of(triplet) for triplet in found])
+            if self._reads_blocks:
+                step.texts = [format_condition(triplet) for triplet in found]
+            trace.steps.append(step)
             query = await self._next_query(trace)
         if self.reader is not None:
-            trace.answer = await self.reader.answer(as_history(trace), trace)
+            trace.answer = await self.reader.answer(self._history(trace), trace)
         else:
             trace.answer = await self._generate(trace, triplets)
         return trace
+
+    @property
+    def _reads_blocks(self) -> bool:
+        return self.settings.evidence == "full" and self.reader is not None
+
+    def _history(self, trace: Trace) -> History:
+        return as_history(trace, triples=not self._reads_blocks)
 
     async def _retrieve(
         self, query: str, trace: Trace, known: list[ConditionTriplet]
@@ -195,7 +219,7 @@ class TriRagLoop:
         """Return planner's next query; '' where it has enough, repeats itself, or nobody plans."""
         if self.reader is None or len(trace.steps) >= self.settings.max_rounds:
             return ""
-        plan = await self.reader.plan(as_history(trace), trace)
+        plan = await self.reader.plan(self._history(trace), trace)
         subquery = plan.subquery if plan is not None else ""
         return "" if trace.has_asked(subquery) else subquery
 
@@ -208,7 +232,7 @@ class TriRagLoop:
 
 @dataclass(frozen=True)
 class TriRagOptions(LoopOptions):
-    """Options of Tri-RAG."""
+    """Options of Tri-RAG. Raises OptionsError under its paper's preset for m above k."""
 
     loop: str = "tri_rag"
     kb: Annotated[Path | None, Option("knowledge base of build_kb.py, for tri_rag", "DIR")] = None
@@ -216,6 +240,20 @@ class TriRagOptions(LoopOptions):
     evidence_budget: Annotated[int, Option("tokens of the evidence block, tri_rag")] = (
         TriRagSettings.budget
     )
+    evidence: Annotated[
+        Evidence,
+        Option(
+            "what the RAS component reads: facts alone, or full: whole triplets [C] [P] [R] of "
+            "tri_rag, facts, sentences and passages of th_rag"
+        ),
+    ] = TriRagSettings.evidence
+
+    def __post_init__(self) -> None:
+        if self.preset == "paper" and self.selected > self.top_k:
+            raise OptionsError(
+                f"--selected {self.selected} with --top-k {self.top_k}: the paper selects m of k "
+                "conditions, m <= k (Algorithm 2). Give fewer, or --preset tuned"
+            )
 
 
 def _knowledge_base(options: TriRagOptions) -> Path:
@@ -248,8 +286,23 @@ def open_tri_rag(parts: LoopParts[TriRagOptions]) -> TriRagLoop:
         options.evidence_budget,
         options.max_rounds,
         options.max_answer_tokens,
+        options.evidence,
     )
     return TriRagLoop(parts.engine, base, settings, parts.ras_reader, documents.__getitem__)
 
 
-TRI_RAG = LoopKind("tri_rag", TriRagOptions, open_tri_rag, index="kb", check=_knowledge_base)
+TRI_RAG = LoopKind(
+    "tri_rag",
+    TriRagOptions,
+    open_tri_rag,
+    index="kb",
+    check=_knowledge_base,
+    # Algorithm 2 retrieves once. k, m and B have no number in the paper: m <= k.
+    paper={
+        "max_rounds": 1,
+        "top_k": 5,
+        "selected": 5,
+        "evidence": "full",
+        "derive_comparisons": False,
+    },
+)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
 from inference.loops.chain_solver import (
+    ChainSettings,
     ChainSolver,
     SolvedChain,
     SubQuestion,
@@ -54,13 +55,21 @@ class TrigNavSettings:
     """Settings of Trig-Nav.
 
     judge: whether a judge says what is missing (Table 2); without it every question is decomposed.
+    decompose: without it (Table 3) the question is one sub-question and read from its passages.
+    multi_link: without it (Table 3) a sub-question's triples are not chained, what one finds is
+    not put into the others. own_graphs: a graph a sub-question (eq. 1) in place of one a question.
     recall: whether the model is first asked what it knows, for the search and the judge.
     max_recalled: facts of that. max_subquestions: of the judge's. max_known: triples of the first
-    search's passages that a trained judge is shown, and that the answer is read from beside the
-    sub-answers, since what the judge found there is no sub-question.
+    search's passages that a trained judge is shown. shows_known: whether the answer is read from
+    these too, beside the sub-answers, since what the judge found there is no sub-question (eq. 9
+    has the sub-answers alone).
     """
 
     judge: bool = True
+    decompose: bool = True
+    multi_link: bool = True
+    own_graphs: bool = False
+    shows_known: bool = True
     recall: bool = True
     max_recalled: int = 5
     max_subquestions: int = 5
@@ -85,23 +94,27 @@ class TrigNavLoop:
         self.evidence = evidence
         self.settings = settings
         self.reader = reader
-        self.solver = ChainSolver(steps, evidence, settings.max_answer_tokens, reader is not None)
+        solving = ChainSettings(
+            settings.max_answer_tokens, reader is not None, settings.decompose, settings.multi_link
+        )
+        self.solver = ChainSolver(steps, evidence, solving)
 
     async def answer(self, record: QuestionRecord) -> Trace:
         """Judge what is missing, solve it as sub-questions at once, answer from what was found.
 
         Declines without a call where no sub-question was solved.
         """
-        trace, graph = Trace(record.question), QuestionGraph()
+        trace, shared = Trace(record.question), QuestionGraph()
         missing, passages = [SubQuestion(record.question)], list[Passage]()
-        if self.settings.judge:
+        if self.settings.judge and self.settings.decompose:
             passages, recalled = await self._look_up(trace)
             missing = await self._judge(passages, recalled, trace)
             if not missing:
                 trace.answer = await self._answer_directly(passages, trace)
                 return trace
+        graphs = [QuestionGraph() if self.settings.own_graphs else shared for _ in missing]
         chains = await asyncio.gather(
-            *(self.solver.solve(subquestion, graph, trace) for subquestion in missing)
+            *(self.solver.solve(s, g, trace) for s, g in zip(missing, graphs, strict=True))
         )
         trace.answer = await self._answer_from(chains, passages, trace)
         return trace
@@ -190,7 +203,7 @@ class TrigNavLoop:
         """
         answers = [chain.answer for chain in chains if chain.answer is not None]
         known: list[Triple] = []
-        if answers and passages:
+        if answers and passages and self.settings.shows_known:
             known = await self._known_triples(passages, self.settings.max_known, trace)
         for chain in chains:
             trace.steps += chain.steps
@@ -222,6 +235,18 @@ class TrigNavOptions(LoopOptions):
         bool, Option("judge what is missing; without, every question is decomposed")
     ] = TrigNavSettings.judge
     recall: Annotated[bool, Option("ask the model first what it knows")] = TrigNavSettings.recall
+    decompose: Annotated[
+        bool, Option("into sub-questions and triples; without, an ablation of Table 3")
+    ] = TrigNavSettings.decompose
+    multi_link: Annotated[
+        bool, Option("put what a triple finds into the next; without, an ablation of Table 3")
+    ] = TrigNavSettings.multi_link
+    own_graphs: Annotated[
+        bool, Option("a graph for each sub-question, as in the paper, in place of the question's")
+    ] = TrigNavSettings.own_graphs
+    shows_known: Annotated[
+        bool, Option("answer from the first passages' triples too, not from sub-answers alone")
+    ] = TrigNavSettings.shows_known
     knowledge: Annotated[
         KnowledgeUsed, Option("what triples are solved from, graph and text or one of them")
     ] = EvidenceSettings.knowledge
@@ -237,7 +262,13 @@ def open_trig_nav(parts: LoopParts[TrigNavOptions]) -> TrigNavLoop:
     retriever, encoder = parts.retriever(), parts.encoder()
     gatherer = EvidenceGatherer(retriever, parts.extractor, encoder, evidence)
     settings = TrigNavSettings(
-        options.judge, options.recall, max_answer_tokens=options.max_answer_tokens
+        judge=options.judge,
+        decompose=options.decompose,
+        multi_link=options.multi_link,
+        own_graphs=options.own_graphs,
+        shows_known=options.shows_known,
+        recall=options.recall,
+        max_answer_tokens=options.max_answer_tokens,
     )
     return TrigNavLoop(
         ModelSteps(parts.engine, parts.helpers), gatherer, settings, parts.ras_reader
@@ -245,5 +276,26 @@ def open_trig_nav(parts: LoopParts[TrigNavOptions]) -> TrigNavLoop:
 
 
 TRIG_NAV = LoopKind(
-    "trig_nav", TrigNavOptions, open_trig_nav, (RAS_ADAPTER, T2T_ADAPTER), heading="trig_nav"
+    "trig_nav",
+    TrigNavOptions,
+    open_trig_nav,
+    (RAS_ADAPTER, T2T_ADAPTER),
+    heading="trig_nav",
+    # §3 and §4.1. The paper prints no prompt, and the number of texts only for its Fig. 4 and 5.
+    paper={
+        "retriever": "bm25",
+        "title_weight": 1,
+        "max_triples": 0,
+        "judge": True,
+        "recall": True,
+        "decompose": True,
+        "multi_link": True,
+        "own_graphs": True,
+        "shows_known": False,
+        "knowledge": "both",
+        "gap_judge": None,
+        "decomposer": None,
+        "resolver": None,
+        "derive_comparisons": False,
+    },
 )

@@ -26,15 +26,22 @@ ELSEWHERE = ("kind", "base_url", "api_key", "max_retries", "timeout")
 OPTIONS = [field.name for field in fields(EngineOptions) if field.name not in ELSEWHERE]
 
 
-def positive_int(text: str) -> int:
-    """Read a number of 1 or more, as an argparse type."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number of 1 or more")
-    return number
+def whole_number(least: int) -> Callable[[str], int]:
+    """Return what reads a number of `least` or more, as an argparse type."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: give a whole number of {least} or more")
+        return number
+
+    return read
+
+
+positive_int = whole_number(1)
 
 
 def configure_logging() -> None:

@@ -122,15 +122,20 @@ def _tokenizer(component: Component) -> PreTrainedTokenizerBase:
     return load_tokenizer(component.backbone, component.config["backbone_revision"])
 
 
-def reader_inputs(component: Component, derive_comparisons: bool | None = None) -> InputMaker:
+def reader_inputs(
+    component: Component, derive_comparisons: bool | None = None, graph_encode: bool = True
+) -> InputMaker:
     """Return the requests to a RAS component: ids and graphs from the processor of its training.
 
     derive_comparisons: whether triples that compare what was found join a prompt
-    (`models/facts/comparisons.py`); None: as in the component's training.
+    (`models/facts/comparisons.py`); None: as in the component's training. graph_encode: False
+    leaves the graphs out, so that the text alone is read (RAS Table 2, inference).
     """
     settings = GraphLLMConfig.read(component.folder)
     if derive_comparisons is not None:
         settings = replace(settings, compare_dates=derive_comparisons)
+    if not graph_encode:
+        settings = replace(settings, graph=None)
     has_graph = settings.graph is not None
     processor = settings.processor(_tokenizer(component))
 
@@ -143,6 +148,8 @@ def reader_inputs(component: Component, derive_comparisons: bool | None = None) 
             sampling=sampling,
         )
         too_long = len(prompt.input_ids) > processor.max_input_tokens
-        return ReaderInput(request, prompt.cut_triples, prompt.cut_steps, too_long)
+        return ReaderInput(
+            request, prompt.cut_triples, prompt.cut_steps, too_long, prompt.cut_texts
+        )
 
     return make_input

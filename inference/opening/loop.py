@@ -1,5 +1,6 @@
 """A loop by its name, with everything that it needs; a new loop is listed here."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from inference.indexes.focused import BothExtractors, Extractor
 from inference.indexes.spans import SpanExtractor, SpanService
 from inference.loops.baselines import IRCOT, NONE, REACT, SELF_ASK, SINGLE
 from inference.loops.kind import LoopKind, LoopOptions, LoopParts, OptionsError, ReadingOptions
-from inference.loops.model import GraphReader, chat_input
+from inference.loops.model import GraphReader, InputMaker, chat_input, few_shot_input
 from inference.loops.ras import RAS, RAS_NO_PLANNING, RAS_STATIC
 from inference.loops.t2rag import T2RAG
 from inference.loops.th_rag import TH_RAG
@@ -28,7 +29,9 @@ from inference.opening.components import Component, helper_requests, open_helper
 from inference.opening.engine import build_engine
 from inference.opening.extractors import open_extractor, open_focused_extractor
 from inference.retrieval.passages import Passage
+from models.graph_llm import GraphLLMConfig
 
+logger = logging.getLogger(__name__)
 _KINDS: tuple[LoopKind[Any], ...] = (
     NONE,
     SINGLE,
@@ -98,6 +101,35 @@ class LoopComponents:
         """Return what they were trained on; without any, what the options name."""
         found = (component.backbone for component in self.adapters.values())
         return next(found, self.default_backbone)
+
+
+def in_effect(options: LoopOptions) -> dict[str, Any]:
+    """Return the options by their names, with what those that are not given come to.
+
+    `derive_comparisons` stays None where no RAS component reads what is derived.
+    """
+    values = vars(options).copy()
+    if isinstance(options, ReadingOptions):
+        values["extraction"] = options.extracts
+    ras = LOOPS[options.loop].folders(options).get(RAS_ADAPTER)
+    if ras is None:
+        values["derive_comparisons"] = None
+    elif options.derive_comparisons is None:
+        values["derive_comparisons"] = GraphLLMConfig.read(ras).compare_dates
+    return values
+
+
+def in_words(options: LoopOptions) -> str:
+    """Return which preset a loop runs under, and where it departs from its paper."""
+    kind = LOOPS[options.loop]
+    if not kind.paper:
+        return f"{options.loop}: no paper's settings to compare with"
+    departures = kind.departures(in_effect(options)).items()
+    parts = [f"{name} {each['here']} (paper: {each['paper']})" for name, each in departures]
+    return (
+        f"{options.loop}, preset {options.preset}: "
+        f"{'; '.join(parts) or 'every setting as in the paper'}"
+    )
 
 
 def read_components(options: LoopOptions) -> LoopComponents:
@@ -172,9 +204,12 @@ def open_loop(
     kind, components = loop_kind(options.loop), read_components(options)
     if kind.check:
         kind.check(options)
+    logger.info("%s", in_words(options))
     ras, constrain = components.ras, options.engine.constrain
     engine = engine_of(options.engine, [components]) if shared is None else shared
-    make_input = reader_inputs(ras, options.derive_comparisons) if ras else chat_input
+    make_input: InputMaker = few_shot_input if options.prompts == "paper" else chat_input
+    if ras is not None:
+        make_input = reader_inputs(ras, options.derive_comparisons, options.graph_encode)
     reader = GraphReader(engine, make_input, options.max_answer_tokens, constrain)
     unfocused = (components.t2t or components.backbone) if T2T_ADAPTER in kind.components else None
     passage_reader = components.helpers.get(READER_ADAPTER)

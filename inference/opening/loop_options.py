@@ -1,13 +1,13 @@
 """The options of loops on a command line, made from what the loops in `LOOPS` declare."""
 
-from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from dataclasses import fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from inference.loops.kind import CHECKPOINT, SHARED, LoopOptions, Option, OptionsError, marked
-from inference.opening.arguments import add_engine_arguments, engine_options_from, positive_int
+from inference.opening.arguments import add_engine_arguments, engine_options_from, whole_number
 from inference.opening.loop import LOOPS, loop_kind
 
 ENGINE = "engine"
@@ -29,7 +29,8 @@ def loop_name(text: str) -> str:
 def add_loop_arguments(parser: ArgumentParser, several: bool = False) -> None:
     """Options of all loops with their defaults, the same for every command that runs a loop.
 
-    several: `--loops` with a list in place of `--loop`.
+    several: `--loops` with a list in place of `--loop`. What is not given is not in the namespace:
+    a preset decides it, see `options_from`.
     """
     parser.set_defaults(loop=LoopOptions.loop)
     add = parser.add_argument
@@ -40,7 +41,7 @@ def add_loop_arguments(parser: ArgumentParser, several: bool = False) -> None:
         text = "which loop answers (default: %(default)s)"
         add("--loop", type=loop_name, choices=LOOPS, help=text)
     for name, mark in marked(LoopOptions, Option).items():
-        _add(parser, parser, LoopOptions, name, mark)
+        _add(parser, LoopOptions, name, mark)
     _add_helpers(parser)
     added: set[str] = set()
     for kind in LOOPS.values():
@@ -49,7 +50,7 @@ def add_loop_arguments(parser: ArgumentParser, several: bool = False) -> None:
         added.update(own)
         group = parser.add_argument_group(kind.heading) if kind.heading else parser
         for name, mark in own.items():
-            _add(parser, group, kind.options, name, mark)
+            _add(group, kind.options, name, mark)
     add_engine_arguments(parser)
 
 
@@ -66,18 +67,16 @@ def _add_helpers(parser: ArgumentParser) -> None:
             _flag(name),
             type=checkpoint_or_none,
             metavar=CHECKPOINT,
-            default=default,
+            default=SUPPRESS,
             help=f"helper of the task {task}, {loops}, or 'none' to prompt the backbone "
             f"(default: {'the shipped' if default else 'none'})",
         )
 
 
-def _add(
-    parser: ArgumentParser, group: Any, options: type[LoopOptions], name: str, mark: Option
-) -> None:
+def _add(group: Any, options: type[LoopOptions], name: str, mark: Option) -> None:
     """Add an option, as its annotation says that it is written."""
     default = getattr(options, name)
-    given: dict[str, Any] = {"help": mark.text + _default_text(name, default)}
+    given: dict[str, Any] = {"default": SUPPRESS, "help": mark.text + _default_text(name, default)}
     hint = get_type_hints(options)[name]
     of_several = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if bool in of_several:
@@ -86,10 +85,9 @@ def _add(
         given["choices"] = get_args(of_several[0])
     else:
         is_component = mark.metavar == CHECKPOINT
-        types = {int: positive_int, Path: checkpoint_or_none if is_component else Path}
+        types = {int: whole_number(mark.least), Path: checkpoint_or_none if is_component else Path}
         given |= {"type": types.get(of_several[0], of_several[0]), "metavar": mark.metavar}
     group.add_argument(_flag(name), **given)
-    parser.set_defaults(**{name: None if _differs(name) else default})
 
 
 def _flag(name: str) -> str:
@@ -117,15 +115,16 @@ def _default_text(name: str, default: Any) -> str:
     if default is True:
         return " (default: yes)"
     unsaid = default is None or default is False or isinstance(default, Path)
-    return "" if unsaid else " (default: %(default)s)"
+    return "" if unsaid else f" (default: {default})"
 
 
 def options_from(arguments: Namespace) -> LoopOptions:
-    """Return the loop's options out of a parsed command line.
+    """Return the loop's options out of a parsed command line: its preset's, and what is given.
 
     Raises OptionsError for those of the loop that do not go together.
     """
-    options: type[LoopOptions] = loop_kind(arguments.loop).options
-    given = {f.name: getattr(arguments, f.name) for f in fields(options) if f.name != ENGINE}
-    own = {k: value for k, value in given.items() if value is not None or not _differs(k)}
-    return options(**own, engine=engine_options_from(arguments))
+    kind = loop_kind(arguments.loop)
+    names = {field.name for field in fields(kind.options)} - {ENGINE}
+    given = {name: value for name, value in vars(arguments).items() if name in names}
+    preset = kind.paper if given.get("preset") == "paper" else {}
+    return kind.options(**{**preset, **given}, engine=engine_options_from(arguments))

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,14 @@ from common.shards import WHOLE, Shard
 from evaluation.runs import RESULTS_FILE
 from inference.engines.contract import Engine
 from inference.indexes.cost import read_cost
-from inference.loops.kind import LoopOptions, ReadingOptions
+from inference.loops.kind import LoopOptions
 from inference.loops.trace import Loop, Trace
-from inference.opening.loop import LOOPS, open_loop
+from inference.opening.loop import LOOPS, in_effect, open_loop
 from inference.retrieval.passages import Passage, documents_of_questions, load_corpus
 from inference.runs.log import EvaluationLog, EvaluationLogError, shard_card
 from inference.runs.scores import GoldPassages, scored_trace, summarise
 from models.files.checkpoint import component_fingerprint
 from models.formats.records import QuestionRecord, read_records
-from models.graph_llm import GraphLLMConfig
 
 logger = logging.getLogger(__name__)
 OF_ENGINE = ("kind", "dtype", "constrain")
@@ -156,6 +155,8 @@ def results_of(
     """Return `results.json` of a whole evaluation. settings: of `settings_of`."""
     results = summarise(settings["loop"], Path(settings["dataset"]), rows, seconds)
     results["derive_comparisons"] = settings["derive_comparisons"]
+    results["preset"] = settings["preset"]
+    results["departures"] = LOOPS[settings["loop"]].departures(settings)
     # Building the folder that a loop answers from is its cost of indexing.
     folder = settings.get(LOOPS[settings["loop"]].index or "")
     results["indexing"] = read_cost(Path(folder)) if folder else None
@@ -217,7 +218,7 @@ def read_questions(path: Path, limit: int | None) -> list[QuestionRecord]:
 
 def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) -> dict[str, Any]:
     """Return the settings that decide the answers of a run; places of caches and indexes do not."""
-    settings = {**asdict(options), "dataset": dataset.name, "shard": part and str(part)}
+    settings = {**in_effect(options), "dataset": dataset.name, "shard": part and str(part)}
     for name in ("cache", "index"):
         del settings[name]
     settings["engine"] = {name: getattr(options.engine, name) for name in OF_ENGINE}
@@ -225,19 +226,6 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     folders = kind.folders(options)
     for name in ("ras", "t2t", *kind.helpers, *kind.encoders):
         settings[name] = component_fingerprint(folders[name]) if name in folders else None
-    if isinstance(options, ReadingOptions):
-        settings["extraction"] = options.extracts
-    settings["derive_comparisons"] = _derives_comparisons(options)
     if kind.index and settings[kind.index]:
         settings[kind.index] = str(settings[kind.index])
     return settings
-
-
-def _derives_comparisons(options: LoopOptions) -> bool | None:
-    """Tell whether derived comparisons join the prompts; None where no RAS component reads them."""
-    ras = LOOPS[options.loop].folders(options).get("ras")
-    if ras is None:
-        return None
-    if options.derive_comparisons is not None:
-        return options.derive_comparisons
-    return GraphLLMConfig.read(ras).compare_dates

@@ -1,7 +1,9 @@
 """A planner's history of subqueries with their triples, and its output (RAS §3.3)."""
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from models.formats.triples import Triple, format_triple, parse_triples
@@ -9,16 +11,22 @@ from models.formats.triples import Triple, format_triple, parse_triples
 _SUBQUERY = "[SUBQ] "
 _NO_RETRIEVAL = "[NO_RETRIEVAL]"
 _GRAPH = "Retrieved Graph Information: "
+_TEXT = "Retrieved Text: "
 _QUESTION = "Question: "
 _SPACE = re.compile(r"\s+")
 
 
 @dataclass(frozen=True)
 class HistoryStep:
-    """One round of retrieval: what was asked and the triples that came back."""
+    """One round of retrieval: what was asked, and the triples and texts that came back.
+
+    texts: what a loop reads beside or in place of triples, best first: sentences, passages, or
+    condition triplets.
+    """
 
     subquery: str
     triples: tuple[Triple, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,13 +51,26 @@ def one_line(text: str) -> str:
     return _SPACE.sub(" ", text).strip()
 
 
+def format_graph(triples: Iterable[Triple]) -> str:
+    """Write triples as a quoted list (RAS Fig. 10)."""
+    quoted = ", ".join(f"'{format_triple(triple)}'" for triple in triples)
+    return f"[{quoted}]"
+
+
 def _format_step(step: HistoryStep) -> str:
-    quoted = ", ".join(f"'{format_triple(triple)}'" for triple in step.triples)
-    return f"{_SUBQUERY}{one_line(step.subquery)}\n{_GRAPH}[{quoted}]"
+    lines = [f"{_SUBQUERY}{one_line(step.subquery)}"]
+    if step.triples or not step.texts:
+        lines.append(f"{_GRAPH}{format_graph(step.triples)}")
+    if step.texts:
+        lines.append(
+            _TEXT + json.dumps([one_line(text) for text in step.texts], ensure_ascii=False)
+        )
+    return "\n".join(lines)
 
 
 def format_history(history: History) -> str:
-    """Write a history: a `[SUBQ]` line and a graph line a step, then the question.
+    """Write a history: a `[SUBQ]` line and a line of triples, of texts or of both a step, then the
+    question.
 
     `[NO_RETRIEVAL]` stands in front of the question when nothing was retrieved (RAS Fig. 12).
     """
@@ -70,13 +91,27 @@ def parse_history(text: str) -> ParsedHistory:
             steps.append(HistoryStep(line[len(_SUBQUERY) :]))
         elif line.startswith(_GRAPH) and steps and not steps[-1].triples:
             parsed = parse_triples(line[len(_GRAPH) :])
-            steps[-1] = HistoryStep(steps[-1].subquery, tuple(parsed.triples))
+            steps[-1] = replace(steps[-1], triples=tuple(parsed.triples))
             malformed += parsed.malformed
+        elif line.startswith(_TEXT) and steps and not steps[-1].texts:
+            texts = _parse_texts(line[len(_TEXT) :])
+            steps[-1] = replace(steps[-1], texts=texts)
+            malformed += not texts
         elif line.strip() == _NO_RETRIEVAL:
             no_retrieval = True
         elif line.strip():
             malformed += 1
     return ParsedHistory(History(question, tuple(steps), no_retrieval), malformed)
+
+
+def _parse_texts(text: str) -> tuple[str, ...]:
+    """Return a JSON list's texts; none where it is not one."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    texts = found if isinstance(found, list) else []
+    return tuple(each for each in texts if isinstance(each, str))
 
 
 class PlanAction(StrEnum):

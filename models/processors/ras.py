@@ -25,7 +25,7 @@ class EncodedPrompt:
 
     `input_ids`: BOS where the tokenizer has one, the graph placeholder, the prompt's tokens.
     `graph_position`: index of the placeholder, None without one. `subgraphs`: one a history step.
-    `cut_triples`, `cut_steps`: what did not fit and was left out of both text and graphs.
+    `cut_triples`, `cut_texts`, `cut_steps`: what did not fit and was left out of text and graphs.
     """
 
     input_ids: list[int]
@@ -34,6 +34,7 @@ class EncodedPrompt:
     cut_triples: int
     cut_steps: int
     text: str
+    cut_texts: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +83,10 @@ class RasProcessor:
     def encode_prompt(self, task: Task, history: History) -> EncodedPrompt:
         """Prompt ids and graphs of a history, cut where it exceeds `max_input_tokens`.
 
-        First the oldest step's triples go, the last of them first, then the next step's; when no
-        triple is left, whole steps go, the oldest first. The instruction and the question always
-        stay, even where they alone exceed the limit. Triples with a blank field are left out.
+        First the oldest step's texts and then its triples go, the last of them first, then the next
+        step's; when nothing of them is left, whole steps go, the oldest first. The instruction and
+        the question always stay, even where they alone exceed the limit. Triples with a blank field
+        are left out.
         """
         history = self._complete(history)
         text, ids = self._tokenize_prompt(task, history)
@@ -93,14 +95,16 @@ class RasProcessor:
             cut = self._smallest_cut(task, history)
             text, ids = self._tokenize_prompt(task, cut_history(history, cut))
         kept = cut_history(history, cut)
-        cut_triples = _count_triples(history) - _count_triples(kept)
+        triples, texts = _counts(history)
+        kept_triples, kept_texts = _counts(kept)
         return EncodedPrompt(
             input_ids=ids,
             graph_position=self.graph_position,
             subgraphs=[build_subgraph(step.triples) for step in kept.steps],
-            cut_triples=cut_triples,
+            cut_triples=triples - kept_triples,
             cut_steps=len(history.steps) - len(kept.steps),
             text=text,
+            cut_texts=texts - kept_texts,
         )
 
     def encode_sample(self, sample: RasSample) -> EncodedSample:
@@ -138,7 +142,7 @@ class RasProcessor:
 
     def _smallest_cut(self, task: Task, history: History) -> int:
         """Fewest cuts that fit, by bisection; all of them where nothing fits."""
-        low, high = 1, _count_triples(history) + len(history.steps)
+        low, high = 1, sum(_counts(history)) + len(history.steps)
         while low < high:
             middle = (low + high) // 2
             _, ids = self._tokenize_prompt(task, cut_history(history, middle))
@@ -161,14 +165,18 @@ def cut_history(history: History, cuts: int) -> History:
     """The history with its first `cuts` cuts made, in the order that `encode_prompt` states."""
     steps: list[HistoryStep] = []
     for step in history.steps:
-        removed = min(cuts, len(step.triples))
-        cuts -= removed
-        steps.append(replace(step, triples=step.triples[: len(step.triples) - removed]))
+        texts = step.texts[: max(0, len(step.texts) - cuts)]
+        cuts -= len(step.texts) - len(texts)
+        triples = step.triples[: max(0, len(step.triples) - cuts)]
+        cuts -= len(step.triples) - len(triples)
+        steps.append(replace(step, triples=triples, texts=texts))
     return replace(history, steps=tuple(steps[cuts:]))
 
 
-def _count_triples(history: History) -> int:
-    return sum(len(step.triples) for step in history.steps)
+def _counts(history: History) -> tuple[int, int]:
+    """Return the number of triples and of texts."""
+    triples = sum(len(step.triples) for step in history.steps)
+    return triples, sum(len(step.texts) for step in history.steps)
 
 
 def _is_whole(triple: Triple) -> bool:

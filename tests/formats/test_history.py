@@ -10,7 +10,10 @@ from models.formats.triples import Triple
 LINES = st.text(min_size=1).map(one_line).filter(bool)
 FIELDS = st.text(min_size=1).map(str.strip).filter(bool)
 STEPS = st.builds(
-    HistoryStep, LINES, st.lists(st.builds(Triple, FIELDS, FIELDS, FIELDS)).map(tuple)
+    HistoryStep,
+    LINES,
+    st.lists(st.builds(Triple, FIELDS, FIELDS, FIELDS)).map(tuple),
+    st.lists(LINES, max_size=3).map(tuple),
 )
 HISTORIES = st.builds(History, LINES, st.lists(STEPS).map(tuple), st.booleans())
 
@@ -50,6 +53,21 @@ def test_a_graph_without_a_step_a_second_graph_and_a_broken_triple_are_counted()
     parsed = parse_history(f"{graph}\n[SUBQ] Who?\n{graph}\n{graph}\nQuestion: Why?")
     assert parsed.history == History("Why?", (HistoryStep("Who?", (Triple("a", "b", "c"),)),))
     assert parsed.malformed == 1 + 1 + 1
+
+
+def test_texts_stand_beside_triples_or_in_their_place() -> None:
+    fact, texts = Triple("a", "b", "c"), ("[C] a; b [P] [R] a\nis c.", 'Dawn: "It is".')
+    both, alone = HistoryStep("Who?", (fact,), texts), HistoryStep("Who?", (), texts[1:])
+    assert format_history(History("Why?", (both, alone))).split("\n") == [
+        "[SUBQ] Who?",
+        "Retrieved Graph Information: ['(S> a| P> b| O> c)']",
+        'Retrieved Text: ["[C] a; b [P] [R] a is c.", "Dawn: \\"It is\\"."]',
+        "[SUBQ] Who?",
+        'Retrieved Text: ["Dawn: \\"It is\\"."]',
+        "Question: Why?",
+    ]
+    broken = parse_history("[SUBQ] Who?\nRetrieved Text: [\nRetrieved Text: []\nQuestion: Why?")
+    assert (broken.history.steps, broken.malformed) == ((HistoryStep("Who?"),), 2)
 
 
 def test_figure_13_form() -> None:

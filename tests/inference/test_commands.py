@@ -96,6 +96,8 @@ def test_evaluate_writes_results_and_traces_in_order(
     lines = (tmp_path / "out" / "traces.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["a", "b", "c"]
     assert (results["loop"], results["n"], results["errors"]) == ("ras", 3, 0)
+    assert results["preset"] == "tuned"
+    assert results["departures"]["top_k"] == {"here": 3, "paper": 5}
 
 
 def test_a_question_that_fails_is_counted_and_spares_the_others(

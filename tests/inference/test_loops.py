@@ -208,6 +208,32 @@ async def test_a_repeated_subquery_ends_the_loop(question: str) -> None:
     assert "repeated subquery" in trace.notes[0]
 
 
+async def test_a_loop_that_does_not_stop_at_repeats_asks_until_its_last_round() -> None:
+    def stubborn(request: Request) -> str:
+        prompt = request.prompt or ""
+        return f"[SUBQ] {QUESTION.question}" if "planner" in prompt else good_model(request)
+
+    engine = ScriptedEngine(stubborn)
+    trace = await make_loop(engine, stop_at_repeat=False, max_rounds=3).answer(QUESTION)
+    assert [step.subquery for step in trace.steps] == [QUESTION.question] * 3
+    assert trace.notes == ["stopped after 3 rounds"]
+
+
+async def test_a_round_without_a_limit_keeps_all_triples_as_they_come() -> None:
+    def wordy(request: Request) -> str:
+        prompt = request.prompt or ""
+        if prompt.startswith("extract "):
+            return ", ".join(f"(S> Dawn| P> scene {n}| O> place {n})" for n in range(20))
+        return f"[SUBQ] {QUESTION.question}" if "planner" in prompt else "unknown"
+
+    settings = {"max_triples": 0, "stop_at_repeat": False, "max_rounds": 2}
+    trace = await make_loop(ScriptedEngine(wordy), **settings).answer(QUESTION)
+    first, second = trace.steps
+    assert [triple.predicate for triple in first.triples] == [f"scene {n}" for n in range(20)]
+    # g_i is what the passages say, also where an earlier round knew it (eq. 4).
+    assert second.triples == first.triples
+
+
 @pytest.mark.parametrize("text", ["", "I have insufficient data", "[SUBQ]", "\x00)(|"])
 async def test_a_plan_that_cannot_be_read_retrieves_once_and_answers(text: str) -> None:
     def broken(request: Request) -> str:
@@ -315,6 +341,18 @@ async def test_static_loop_structures_the_given_passages() -> None:
     assert trace.answer == "Brill"
     assert len(trace.graph) == 2
     assert engine.requests[-1].sampling.max_new_tokens == 300
+
+
+@pytest.mark.parametrize(("rounds", "sizes"), [(1, [2]), (2, [1, 1]), (5, [1, 1])])
+async def test_static_rounds_share_out_the_given_passages(rounds: int, sizes: list[int]) -> None:
+    engine = ScriptedEngine(good_model)
+    extractor = TripleExtractor(engine, extract_request, TripleCache(None, "test"))
+    loop = StaticRasLoop(GraphReader(engine, text_input), extractor, rounds=rounds)
+    context = [("Dawn", ["Dawn is a film."]), ("Ana Lis", ["Born in Brill."])]
+    trace = await loop.answer(QuestionRecord("q", "Where?", "Brill", context=context))
+    assert [len(step.passages) for step in trace.steps] == sizes
+    assert {step.subquery for step in trace.steps} == {"Where?"}
+    assert (trace.answer, len(trace.graph)) == ("Brill", 2)
 
 
 async def test_static_loop_needs_passages() -> None:

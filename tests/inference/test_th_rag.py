@@ -24,6 +24,8 @@ from inference.loops.trace import Trace
 from inference.opening.components import prompted_triples_request
 from inference.runs.evaluation import run_questions
 from models.files.sentence_encoder import FloatArray, SentenceEncoder, load_sentence_encoder
+from models.formats.paper_prompts import read_filled
+from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
 from tests.scripted import text_input
 
@@ -308,6 +310,34 @@ async def test_a_reader_of_graphs_answers_from_the_facts(
     trace = await loop.answer(record)
     assert answered(record, trace.answer)
     assert "Retrieved Graph Information" in prompt_text(engine.requests[-1])
+
+
+async def test_a_reader_of_all_evidence_gets_facts_sentences_and_passages(
+    world: GoldWorld, writers: TopicWriters, index: HierarchyIndex
+) -> None:
+    engine = ScriptedEngine(writers.attach(WorldModel(world)))
+    settings = replace(SETTINGS, evidence="full", sentences=4, passages=2)
+    loop = ThRagLoop(ModelSteps(engine), index, settings, GraphReader(engine, text_input))
+    trace = await loop.answer(next(r for r in world.questions if r.type == "single"))
+    [step] = trace.steps
+    assert len(step.texts) == 4 + 2
+    assert step.texts[4:] == [passage_text(p.title, p.text) for p in step.passages[:2]]
+    last = prompt_text(engine.requests[-1])
+    assert "Retrieved Graph Information" in last and "Retrieved Text: [" in last
+
+
+async def test_the_papers_prompts_choose_and_answer(
+    world: GoldWorld, writers: TopicWriters, index: HierarchyIndex
+) -> None:
+    engine = ScriptedEngine(writers.attach(WorldModel(world)))
+    loop = loop_over(engine, index, prompts="paper", topics=(1, 2), subtopics=(1, 2))
+    record = next(r for r in world.questions if r.type == "single")
+    trace = await loop.answer(record)
+    assert answered(record, trace.answer)
+    asked = [read_filled(prompt_text(request)) for request in engine.requests]
+    assert [found and found[0] for found in asked] == [
+        "th_rag_topics", *["th_rag_subtopics"] * (len(asked) - 2), "th_rag_answer"
+    ]  # fmt: skip
 
 
 async def test_a_long_answer_is_asked_for_as_one(world: GoldWorld, index: HierarchyIndex) -> None:

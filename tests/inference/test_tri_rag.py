@@ -111,6 +111,20 @@ async def test_hops_follow_the_planner_with_what_was_found() -> None:
     assert "(S> Rowling| P> date of birth| O> 31 July 1965)" in last
 
 
+async def test_a_reader_of_whole_triplets_is_shown_the_block_and_no_fact() -> None:
+    engine = ScriptedEngine(lambda request: "31 July 1965")
+    settings = TriRagSettings(top_k=2, selected=2, evidence="full")
+    loop = TriRagLoop(engine, base(), settings, GraphReader(engine, text_input))
+    trace = await loop.answer(QUESTION)
+    [step] = trace.steps
+    assert step.texts and all(text.startswith("[C] ") for text in step.texts)
+    last = engine.requests[-1].prompt or ""
+    assert "Retrieved Text: [" in last and all(text in last for text in step.texts)
+    assert "(S> " not in last
+    # What was found counts as found, whatever form it is read in.
+    assert len(trace.graph) == len(step.texts)
+
+
 async def test_a_planner_that_repeats_the_question_with_its_spaces_folded_is_done() -> None:
     engine = ScriptedEngine(
         lambda request: (

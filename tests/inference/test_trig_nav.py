@@ -9,7 +9,7 @@ from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_tex
 from benchmarks.scripted_world.world_model import UNKNOWN, SubQuestionWriters, WorldModel
 from inference.engines.contract import Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
-from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings
+from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings, QuestionGraph
 from inference.loops.model import GraphReader, ModelSteps, PromptRequest
 from inference.loops.trace import Trace
 from inference.loops.trig_nav import TrigNavLoop, TrigNavSettings
@@ -407,3 +407,60 @@ async def test_what_the_first_passages_tell_reaches_the_answer() -> None:
     known = final.split("Known:\n")[1].split("Sub-question:")[0]
     assert "Dusk | director | Ana Lis\n" in known
     assert Triple("Dusk", "director", "Ana Lis") in trace.graph
+
+
+@pytest.mark.parametrize(("own_graphs", "grown"), [(False, 1), (True, 2)])
+async def test_sub_questions_share_a_graph_or_have_one_each(
+    own_graphs: bool, grown: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[QuestionGraph] = []
+
+    class Noted(QuestionGraph):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+    monkeypatch.setattr("inference.loops.trig_nav.QuestionGraph", Noted)
+    engine = ScriptedEngine(
+        scripted(judge="Who directed Dawn?\nWho directed Dusk?", decompose="Dusk | director | ?")
+    )
+    loop = films(engine, own_graphs=own_graphs)
+    await loop.answer(QuestionRecord("q", "Who directed Dawn and Dusk?", ""))
+    assert sum(len(graph) > 0 for graph in made) == grown
+
+
+async def test_without_multi_link_what_a_triple_finds_stays_with_it(
+    world: GoldWorld, retriever: Bm25Retriever
+) -> None:
+    records = [r for r in world.questions if r.type == "bridge"]
+    settings = TrigNavSettings(judge=False, multi_link=False)
+    loop = make_loop(ScriptedEngine(model_of(world)), retriever, settings=settings)
+    traces = await run_questions(loop, records, 60)
+    assert records and not any(map(is_right, records, traces))
+    for trace in traces:
+        asked, *solving = trace.steps
+        assert asked.decision.startswith("associative")
+        # The first link alone has one unknown.
+        assert len(solving) == 1
+
+
+async def test_without_decomposition_the_question_is_read_from_its_passages() -> None:
+    engine = ScriptedEngine(scripted(judge="What?", decompose="a | b | ?", answer="Brill"))
+    trace = await films(engine, decompose=False).answer(QuestionRecord("q", "Where?", "Brill"))
+    assert (trace.answer, [step.subquery for step in trace.steps]) == ("Brill", ["Where?"])
+    asked = [prompt_text(request) for request in engine.requests]
+    # Nothing is judged or mapped to triples: one call reads the passages, one the answer.
+    answers = [prompt for prompt in asked if not prompt.rstrip().endswith("Triples:")]
+    assert len(answers) == trace.bill.llm_calls - len(asked) + 2 == 2
+    assert answers[-1].endswith("Sub-question: Where?\nFound: Brill\nQuestion: Where?\nAnswer:")
+
+
+@pytest.mark.parametrize("shows_known", [True, False])
+async def test_an_answer_may_be_read_from_sub_answers_alone(shows_known: bool) -> None:
+    engine = ScriptedEngine(scripted(
+        judge="Where was Ana Lis born?", decompose="Ana Lis | place of birth | ?",
+        resolve="Ana Lis | place of birth | Brill", answer="Brill",
+    ))  # fmt: skip
+    loop = films(engine, shows_known=shows_known)
+    await loop.answer(QuestionRecord("q", "Where was Dusk's director born?", ""))
+    assert ("Known:\n" in prompt_text(engine.requests[-1])) is shows_known

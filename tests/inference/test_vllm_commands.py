@@ -62,7 +62,7 @@ def test_a_terminated_command_takes_its_engine_with_it(
     arguments: list[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    # All of the world's questions: the few would be answered before a busy machine sends the signal.
+    # All of the world's questions: on a busy machine the few are answered before the signal comes.
     own = [*arguments, "--out", str(out), "--limit", str(WORLD_QUESTIONS)]
     running = subprocess.Popen(own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for_answers(out / "progress.jsonl", 1, running)

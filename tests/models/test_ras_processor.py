@@ -110,6 +110,20 @@ def test_cut_keeps_question_and_budget(history: History, room: int, task: str) -
         assert len(larger.input_ids) > budget
 
 
+def test_texts_go_before_the_triples_of_their_step() -> None:
+    texts = tuple(f"text {number} " + "word " * 20 for number in range(3))
+    history = History("Who?", (HistoryStep("q", FACTS, texts),))
+    whole = processor().encode_prompt("answer", history)
+    assert (whole.cut_texts, whole.cut_triples) == (0, 0)
+    tight = processor(max_input_tokens=len(whole.input_ids) - 1).encode_prompt("answer", history)
+    assert (tight.cut_texts, tight.cut_triples, tight.cut_steps) == (1, 0, 0)
+    assert "text 1" in tight.text and "text 2" not in tight.text
+    bare = processor().encode_prompt("answer", History("Who?", (HistoryStep("q", FACTS),)))
+    least = processor(max_input_tokens=len(bare.input_ids) - 1).encode_prompt("answer", history)
+    assert (least.cut_texts, least.cut_triples) == (3, 1)
+    assert [len(step.triples) for step in cut_history(history, 4).steps] == [len(FACTS) - 1]
+
+
 def test_a_question_longer_than_the_budget_stays_whole() -> None:
     question = "long " * 50
     history = History(question, (HistoryStep("q", FACTS),))
