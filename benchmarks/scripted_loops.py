@@ -25,6 +25,7 @@ from benchmarks.scripted_world.loops import LOOPS, Settings, TopicWriters
 from benchmarks.scripted_world.measure import Conditions, answer_all, summarise
 from benchmarks.scripted_world.reach import questions_in_reach, th_rag_reach
 from benchmarks.scripted_world.scripted_engine import open_encoder
+from common.commands import share
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
 from inference.opening.arguments import command, positive_int
@@ -120,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--questions", type=positive_int, default=500, help="of 1 to 4 hops (default: 500)")
     add("--loops", nargs="+", choices=LOOPS, default=LOOPS, help="default: all")
-    add("--rates", nargs="+", type=_rate, default=RATES, help="shares of outputs that are spoiled")
+    add("--rates", nargs="+", type=share, default=RATES, help="shares of outputs that are spoiled")
     add("--preset", choices=("tuned", "paper"), default="tuned",
         help="the loops' settings; paper adds no round and asks by the papers' prompts "
         "(default: %(default)s)")  # fmt: skip
@@ -128,16 +129,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=5, help="of the world (default: 5)")
     add("--picture", type=Path, help="draw the curves: .png, .svg or .pdf")
     return parser
-
-
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = -1.0
-    if not 0 <= rate <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a share from 0 to 1")
-    return rate
 
 
 @command

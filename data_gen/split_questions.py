@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from common.commands import add_output_options, command_parser, log_warnings, one_line_errors
+from common.commands import add_output_options, command_parser, log_warnings, one_line_errors, share
 from common.files import atomic_write
 from common.tables import report
 from data_gen.builds.cards import write_card
 from data_gen.facts.held_out import Groups, HeldOutQuestions, QuestionGroups, choose_dev
-from data_gen.sources.arguments import SkippedRecords, question_file, share, source_entry
+from data_gen.sources.arguments import SkippedRecords, question_file, source_entry
 from data_gen.sources.open_source import read_questions
 from data_gen.sources.splits import hash_fraction
 from data_gen.streaming.files import output

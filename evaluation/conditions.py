@@ -100,18 +100,18 @@ def within_bounds(triplet: ConditionLike) -> bool:
     return all(len(getattr(triplet, name).split()) <= limit for name, limit in MAX_WORDS.items())
 
 
-def is_intact(parsed: ParsedLike) -> bool:
+def is_well_formed(parsed: ParsedLike) -> bool:
     """Return whether an output is nothing but triplets: complete, ordered, in bounds."""
     return (
         bool(parsed.triplets) and not parsed.malformed and all(map(within_bounds, parsed.triplets))
     )
 
 
-def structural_integrity(outputs: Sequence[ParsedLike]) -> float:
-    """Share of outputs that are intact. Raises ValueError without an output."""
+def well_formed_share(outputs: Sequence[ParsedLike]) -> float:
+    """Share of outputs that are well formed. Raises ValueError without an output."""
     if not outputs:
         raise ValueError("no output to judge")
-    return sum(map(is_intact, outputs)) / len(outputs)
+    return sum(map(is_well_formed, outputs)) / len(outputs)
 
 
 def is_supported(triplet: ConditionLike, passage: str) -> bool:

@@ -8,11 +8,15 @@ with further documents alone, and only what is new is extracted and embedded.
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from math import exp
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from common.commands import share
 from common.files import atomic_write
-from inference.engines.contract import DEFAULT_CHECKPOINTS, EXTRACTOR_ADAPTER, Engine
+from inference.engines.contract import DEFAULT_CHECKPOINTS, EXTRACTOR_ADAPTER, Completion, Engine
 from inference.indexes.extraction import HELD, RequestMaker, held_to
 from inference.indexes.growing import read_each
 from inference.indexes.knowledge_base.store import (
@@ -41,6 +45,14 @@ def _parser() -> argparse.ArgumentParser:
         default=DEFAULT_CHECKPOINTS[EXTRACTOR_ADAPTER],
         help="condition extractor's component folder (default: the shipped)",
     )
+    parser.add_argument(
+        "--min-confidence",
+        type=share,
+        default=0.0,
+        metavar="P",
+        help="leave out what was written with less, the geometric mean of its tokens' "
+        "probabilities; the paper names no threshold (default: 0, nothing left out)",
+    )
     return parser
 
 
@@ -56,12 +68,20 @@ async def extract_documents(
         by_content.setdefault((document.title, document.text), []).append(document)
 
     async def extract(same: list[Passage]) -> None:
-        [done] = await engine.generate([make_request(same[0])])
+        request = make_request(same[0])
+        request = replace(request, sampling=replace(request.sampling, logprobs=True))
+        [done] = await engine.generate([request])
         cut = done.finish_reason == "length"
-        log.append(Output(d.id, d.title, d.text, done.text, cut) for d in same)
+        sure = confidence(done)
+        log.append(Output(d.id, d.title, d.text, done.text, cut, sure) for d in same)
 
     async for _ in read_each(list(by_content.values()), extract, "extract", "documents"):
         pass
+
+
+def confidence(done: Completion) -> float | None:
+    """Return the geometric mean of the tokens' probabilities; None where the engine gives none."""
+    return exp(fmean(done.logprobs)) if done.logprobs else None
 
 
 def check_extractor(folder: Path, component: Component, constrain: bool = False) -> None:
@@ -108,7 +128,7 @@ async def _build(given: IndexBuild) -> dict[str, Any]:
     done = base.about["counts"]["documents"] if base else 0
     new = list(log.outputs.values())[done:]
     if new or base is None:
-        base = extend(base, new, encoder)
+        base = extend(base, new, encoder, given.arguments.min_confidence)
         base.about["encoder"] = encoder.name
         base.save(folder)
     return {"extracted now": len(documents), "known before": known, **base.about["counts"]}

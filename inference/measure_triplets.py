@@ -1,7 +1,8 @@
 """Quality of the condition triplets of a knowledge base (Tri-RAG §IV-D).
 
-Structural integrity and support by rule over every document; with --judge also faithfulness, and
-with --questions condition alignment, scored from 1 to 5 by a language model.
+By rule over every document whether an output is well formed and supported; with --judge also
+logical faithfulness, structural integrity and, with --questions, condition alignment, scored from 1
+to 5 by a language model (Tri-RAG Table V).
 """
 
 import argparse
@@ -16,7 +17,7 @@ from typing import Any
 
 from common.commands import command_parser
 from common.tables import emit_json, print_table
-from evaluation.conditions import is_intact, is_supported
+from evaluation.conditions import is_supported, is_well_formed
 from evaluation.significance import bootstrap_interval
 from inference.engines.contract import Engine, Request, Sampling
 from inference.indexes.knowledge_base.store import LOG_FILE, KnowledgeBaseError, Output, OutputLog
@@ -37,6 +38,17 @@ FAITHFULNESS = """\
 You judge how well a triplet keeps to its source passage. [C] is the condition, [P] the proof and \
 [R] the conclusion.
 5: proof and conclusion are wholly supported by the passage. 3: partly supported. 1: not supported.
+Answer with one digit from 1 to 5 and nothing else.
+
+Passage: {passage}
+Triplet: {triplet}
+Score:"""
+INTEGRITY = """\
+You judge the structure of a triplet that was made from a passage. [C] is the condition, which \
+names what the claim is about, [P] the proof, which supports it, and [R] the conclusion, which \
+states it.
+5: each field is there and does its own part. 3: a field is missing or does another's part. 1: no \
+usable triplet.
 Answer with one digit from 1 to 5 and nothing else.
 
 Passage: {passage}
@@ -79,6 +91,11 @@ class Judged:
 def faithfulness_prompt(passage: str, triplet: ConditionTriplet) -> str:
     """Return what the judge reads of a passage and a triplet made from it."""
     return FAITHFULNESS.format(**_shown(passage, triplet))
+
+
+def integrity_prompt(passage: str, triplet: ConditionTriplet) -> str:
+    """Return the same for the parts that condition, proof and conclusion have."""
+    return INTEGRITY.format(**_shown(passage, triplet))
 
 
 def alignment_prompt(passage: str, triplet: ConditionTriplet, question: str) -> str:
@@ -124,16 +141,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def rule_figures(outputs: Sequence[Output]) -> dict[str, Any]:
-    """Return structural integrity an output and support a triplet, with 95 % intervals."""
+    """Return the share of well-formed outputs and of supported triplets, with 95 % intervals."""
     parsed = [parse_conditions(output.output) for output in outputs]
-    intact = [float(is_intact(p)) for p in parsed]
+    well_formed = [float(is_well_formed(p)) for p in parsed]
     supported = [
         float(is_supported(triplet, passage_text(output.title, output.text)))
         for output, p in zip(outputs, parsed, strict=True)
         for triplet in p.triplets
     ]
     figures: dict[str, Any] = {"documents": len(outputs), "triplets": len(supported)}
-    for name, values in (("structural_integrity", intact), ("support", supported)):
+    for name, values in (("well_formed", well_formed), ("support", supported)):
         if values:
             interval = bootstrap_interval(values)
             figures[name] = interval.mean
@@ -153,7 +170,7 @@ def questions_of(records: Sequence[QuestionRecord]) -> dict[str, str]:
 async def judge_figures(
     engine: Engine, outputs: Sequence[Output], questions: dict[str, str], sample: int, seed: int
 ) -> dict[str, Any]:
-    """Return faithfulness of sampled triplets, and alignment where a question needs a document."""
+    """Return the scores of sampled triplets; alignment is of those that a question needs."""
     units: list[tuple[Output, ConditionTriplet]] = [
         (output, triplet)
         for output in outputs
@@ -163,14 +180,18 @@ async def judge_figures(
     chosen = rng.sample(units, min(sample, len(units)))
     asked = [unit for unit in units if unit[0].title in questions]
     asked = rng.sample(asked, min(sample, len(asked)))
-    faithful = await judge(
-        engine, [faithfulness_prompt(passage_text(o.title, o.text), t) for o, t in chosen]
-    )
+    shown = [(passage_text(output.title, output.text), triplet) for output, triplet in chosen]
+    faithful = await judge(engine, [faithfulness_prompt(*each) for each in shown])
+    integral = await judge(engine, [integrity_prompt(*each) for each in shown])
     aligned = await judge(
         engine,
         [alignment_prompt(passage_text(o.title, o.text), t, questions[o.title]) for o, t in asked],
     )
-    return {**_scores("faithfulness", faithful), **_scores("condition_alignment", aligned)}
+    return {
+        **_scores("faithfulness", faithful),
+        **_scores("structural_integrity", integral),
+        **_scores("condition_alignment", aligned),
+    }
 
 
 def _scores(name: str, judged: Judged) -> dict[str, Any]:

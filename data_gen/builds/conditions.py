@@ -10,6 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from common.commands import share
 from common.shards import Shard
 from data_gen.builds.build import Build
 from data_gen.builds.cards import ConditionsFigures
@@ -25,7 +26,7 @@ from data_gen.samples.conditions import (
     conditions_of_sentences,
     is_table,
 )
-from data_gen.sources.arguments import NamedPath, share, source_entry
+from data_gen.sources.arguments import NamedPath, source_entry
 from data_gen.sources.open_source import TRIPLE_SOURCES, read_questions
 from data_gen.streaming.counts import CountTokens, PlacedCounts
 from data_gen.streaming.files import EveryFew, Spool

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from common.commands import share
 from common.shards import Shard
 from data_gen.builds.build import Build
 from data_gen.builds.cards import RasFigures
@@ -13,7 +14,7 @@ from data_gen.builds.trajectories import QuestionSamples, SubqReading
 from data_gen.facts.passage_triples import count_ways
 from data_gen.samples.labels import CheckedSamples, SampleCheck
 from data_gen.samples.sampling import PlanKinds, PlanSampling, SampleChooser
-from data_gen.sources.arguments import add_question_options, named_path, share
+from data_gen.sources.arguments import add_question_options, named_path
 from data_gen.streaming.counts import CountTokens
 from data_gen.streaming.files import FirstFew
 from models.formats.helpers import NOTHING

@@ -58,17 +58,6 @@ def fractions(text: str) -> tuple[float, float, float]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def share(text: str) -> float:
-    """Read a share, 0 to 1, as an argparse type."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a number from 0 to 1")
-    return value
-
-
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Options of every builder that writes train, dev and test files with a card."""
     add_output_options(parser)

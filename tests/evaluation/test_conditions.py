@@ -4,11 +4,11 @@ import pytest
 
 from evaluation.conditions import (
     MAX_WORDS,
-    is_intact,
     is_supported,
+    is_well_formed,
     score_conditions,
-    structural_integrity,
     support,
+    well_formed_share,
 )
 from models.formats.conditions import ConditionTriplet, ParsedConditions, parse_conditions
 
@@ -30,14 +30,14 @@ GOOD = ConditionTriplet("Dus Lakh; director", "It was directed by D. Goel.", "Du
 def test_integrity_wants_whole_triplets_in_bounds_and_nothing_else(
     output: str, intact: bool
 ) -> None:
-    assert is_intact(parse_conditions(output)) is intact
+    assert is_well_formed(parse_conditions(output)) is intact
 
 
 def test_integrity_is_the_share_of_intact_outputs() -> None:
     outputs = [ParsedConditions([GOOD], 0), ParsedConditions([GOOD], 1), ParsedConditions([], 0)]
-    assert structural_integrity(outputs) == pytest.approx(1 / 3)
+    assert well_formed_share(outputs) == pytest.approx(1 / 3)
     with pytest.raises(ValueError, match="no output"):
-        structural_integrity([])
+        well_formed_share([])
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,16 @@
 """The knowledge base: cleaning, merging, resuming, adding, and what is refused."""
 
 import json
+from dataclasses import replace
+from math import log
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference.build_kb import confidence
+from inference.engines.contract import Completion
 from inference.indexes.growing import DuplicateDocumentError
 from inference.indexes.knowledge_base.entries import Entry, EntryTable, clean_output, condition_key
 from inference.indexes.knowledge_base.store import (
@@ -146,6 +150,26 @@ def test_only_conditions_are_searched() -> None:
 def test_nothing_usable_is_an_error() -> None:
     with pytest.raises(KnowledgeBaseError, match="no usable triplet in 2 documents"):
         extend(None, [output(1), output(2)], ENCODER)
+
+
+def test_outputs_below_the_least_confidence_are_left_out_and_counted() -> None:
+    outputs = [
+        replace(output(number, triplet), confidence=sure)
+        for number, (triplet, sure) in enumerate([(DIRECTOR, 0.9), (YEAR, 0.4), (YEAR, None)])
+    ]
+    everything = extend(None, outputs, ENCODER)
+    assert len(everything.entries) == 2
+    sure = extend(None, outputs, ENCODER, 0.5)
+    assert [entry.condition for entry in sure.entries] == [DIRECTOR.condition]
+    assert sure.about["counts"]["documents below the least confidence"] == 2
+    with pytest.raises(KnowledgeBaseError, match=r"confidence of 0\.5, and 0\.0 was given"):
+        extend(sure, outputs, ENCODER)
+
+
+def test_confidence_is_the_geometric_mean_of_the_tokens_probabilities() -> None:
+    done = Completion("x", (1, 2), 1, 2, "stop", [log(0.9), log(0.4)])
+    assert confidence(done) == pytest.approx((0.9 * 0.4) ** 0.5)
+    assert confidence(replace(done, logprobs=None)) is None
 
 
 def test_another_encoder_is_refused_with_both_names(tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ OUTPUTS = [
 ]
 
 
-def test_integrity_is_of_outputs_and_support_of_triplets() -> None:
+def test_the_form_is_of_outputs_and_support_of_triplets() -> None:
     figures = rule_figures(OUTPUTS)
     assert (figures["documents"], figures["triplets"]) == (3, 2)
-    assert figures["structural_integrity"] == pytest.approx(2 / 3)
+    assert figures["well_formed"] == pytest.approx(2 / 3)
     assert figures["support"] == 0.5 and len(figures["support_ci95"]) == 2
     assert "support" not in rule_figures(OUTPUTS[2:])
 
@@ -44,7 +44,8 @@ def test_command_with_a_judge(
 ) -> None:
     def script(request: Request) -> str:
         assert request.messages is not None
-        return "2" if "Question:" in request.messages[0]["content"] else "4"
+        content = request.messages[0]["content"]
+        return "2" if "Question:" in content else "3" if "the structure" in content else "4"
 
     def open_engine(*arguments: Any, **options: Any) -> ScriptedEngine:
         return ScriptedEngine(script)
@@ -59,6 +60,7 @@ def test_command_with_a_judge(
     )  # fmt: skip
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (figures["faithfulness_mean"], figures["faithfulness_scored"]) == (4, 2)
+    assert (figures["structural_integrity_mean"], figures["structural_integrity_scored"]) == (3, 2)
     assert (figures["condition_alignment_mean"], figures["condition_alignment_scored"]) == (2, 1)
 
 

@@ -93,7 +93,7 @@ def test_tri_rag_trains_saves_and_resumes(
     assert done.returncode == 0, done.stderr
     assert "⟦[C] Ada" in done.stdout and "prompt.embeddings" in done.stdout
     figures = last_json(done.stdout)
-    assert "eval_structural_integrity" in figures and "eval_condition_f1" in figures
+    assert "eval_well_formed" in figures and "eval_condition_f1" in figures
     with safe_open(tmp_path / "out" / "soft_prompts.safetensors", "np") as stored:
         assert stored.get_slice("embeddings").get_shape() == [2, 4, 64]
     more = arguments(
@@ -159,7 +159,7 @@ def test_a_pretrained_backbone_is_measured(
     given = arguments("train_tri_rag.py", conditions_file, backbone, *changes)
     measured = run_script("train_tri_rag.py", *given, "train.num_train_epochs=0", cwd=tmp_path)
     assert measured.returncode == 0, measured.stderr
-    assert last_json(measured.stdout)["eval_structural_integrity"] == 0.0
+    assert last_json(measured.stdout)["eval_well_formed"] == 0.0
 
 
 @pytest.mark.parametrize("script", ["train_t2t.py", "train_tri_rag.py"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.answers import exact_match, token_f1
 from evaluation.component_scores import score_labels, score_triples
-from evaluation.conditions import asks_about, score_conditions, structural_integrity, support
+from evaluation.conditions import asks_about, score_conditions, support, well_formed_share
 from evaluation.text import rouge_scores
 from models.formats.conditions import parse_conditions
 from models.formats.helpers import NOTHING, ParsedGap, parse_gap, parse_subquery, subquery_document
@@ -40,12 +40,12 @@ def score_t2t(outputs: Sequence[str], samples: Sequence[TriplesSample]) -> dict[
 def score_tri_rag(
     outputs: Sequence[str], passages: Sequence[ConditionedPassage]
 ) -> dict[str, float]:
-    """Structural integrity, support in the passage, and agreement with the labels (micro F1)."""
+    """Well-formed outputs, support in the passage, and agreement with the labels (micro F1)."""
     parsed = [parse_conditions(output) for output in outputs]
     triplets = [p.triplets for p in parsed]
     scores = score_conditions(triplets, [passage.triplets for passage in passages])
     figures = {
-        "structural_integrity": structural_integrity(parsed),
+        "well_formed": well_formed_share(parsed),
         "support": support(triplets, [passage.text for passage in passages]),
         "malformed": float(sum(p.malformed for p in parsed)),
         **{f"condition_{k}": v for k, v in scores.conditions.as_dict().items()},

@@ -28,17 +28,22 @@ BASE_FOLDER = "base"
 ENTRIES_FILE = "entries.jsonl"
 INDEX_FOLDER = "index"
 ABOUT_FILE = "about.json"
+MIN_CONFIDENCE = "min_confidence"
 
 
 @dataclass(frozen=True)
 class Output:
-    """One document and the extractor's output; `was_cut` at the token limit."""
+    """One document and the extractor's output; `was_cut` at the token limit.
+
+    confidence: the geometric mean of its tokens' probabilities; None where it is not known.
+    """
 
     id: str
     title: str
     text: str
     output: str
     was_cut: bool
+    confidence: float | None = None
 
 
 class OutputLog:
@@ -81,6 +86,7 @@ def _output(where: str, record: Mapping[str, Any]) -> Output:
         reader.text("text"),
         reader.text("output", ""),
         bool(record.get("was_cut")),
+        record.get("confidence"),
     )
 
 
@@ -157,18 +163,30 @@ def condition_passages(entries: Sequence[Entry], start: int = 0) -> list[Passage
 
 
 def extend(
-    base: KnowledgeBase | None, outputs: Iterable[Output], encoder: SentenceEncoder
+    base: KnowledgeBase | None,
+    outputs: Iterable[Output],
+    encoder: SentenceEncoder,
+    min_confidence: float = 0.0,
 ) -> KnowledgeBase:
     """Add what an extractor wrote about further documents; only new conditions are embedded.
 
+    min_confidence: outputs below it are left out and counted (Tri-RAG §III-C, Quality control);
+    one of unknown confidence counts as below any but 0.
+
     Raises:
-        KnowledgeBaseError: nothing that was written is of use, and there is no base yet.
+        KnowledgeBaseError: nothing that was written is of use, and there is no base yet; or the
+            base was built with another `min_confidence`.
         IndexMismatchError: the base was built with another encoder.
     """
     if base is not None:
         own = base.retriever.encoder
         check_encoder("knowledge base", own.name, own.fingerprint, encoder)
-    about = dict(base.about) if base else {}
+    about = {MIN_CONFIDENCE: min_confidence, **(base.about if base else {})}
+    if about[MIN_CONFIDENCE] != min_confidence:
+        raise KnowledgeBaseError(
+            f"the knowledge base was begun with a least confidence of {about[MIN_CONFIDENCE]}, and "
+            f"{min_confidence} was given. Use the first, or name another folder"
+        )
     counts = Counter(about.get("counts", {}))
     table = EntryTable(base.entries if base else [])
     before = len(table.entries)
@@ -176,6 +194,9 @@ def extend(
         text = passage_text(output.title, output.text)
         cleaned = clean_output(output.output, text, output.was_cut)
         counts["documents"] += 1
+        if (output.confidence or 0.0) < min_confidence:
+            counts["documents below the least confidence"] += 1
+            continue
         counts["documents without a triplet"] += not cleaned.triplets
         counts["triplets"] += len(cleaned.triplets)
         counts.update({f"dropped: {reason}": n for reason, n in cleaned.dropped.items()})
