@@ -2,15 +2,16 @@
 
 One call a chunk gives facts with their sentences; topics come from the same call (--indexer
 prompted, a large model) or by the kind of each entity (--indexer t2t, the project's small
-text-to-triples model, without or with a trained --topic-helper). Topics that mean the same are
-merged. An interrupted build goes on where it was; run it again with further documents, with changed
-ones and --replace, or with --delete, and only what is new is extracted and embedded.
+text-to-triples model, without or with a trained --topic-helper; --topics says whose fields these
+are). Topics that mean the same are merged. An interrupted build goes on where it was; run it again
+with further documents, with changed ones and --replace, or with --delete, and only what is new is
+extracted and embedded.
 """
 
 import argparse
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from inference.engines.contract import DEFAULT_CHECKPOINTS, T2T_ADAPTER
 from inference.indexes.hierarchy.build import (
@@ -20,6 +21,7 @@ from inference.indexes.hierarchy.build import (
     finish,
     register,
 )
+from inference.indexes.hierarchy.kinds import TopicSource
 from inference.indexes.hierarchy.store import HierarchyStore
 from inference.indexes.hierarchy.vectors import SAME_MEANING
 from inference.opening.arguments import command, engine_options_from, positive_int
@@ -38,6 +40,13 @@ def _parser() -> argparse.ArgumentParser:
         help="text-to-triples component folder (default: the shipped)",
     )
     add("--topic-helper", type=Path, metavar="DIR", help="helper trained for the task 'topic'")
+    add(
+        "--topics",
+        choices=get_args(TopicSource),
+        default="fields",
+        help="where the indexing model names none: the field of the entity's kind, from a list, or "
+        "named from the corpus, related kinds under the most frequent (default: %(default)s)",
+    )
     add("--backbone", default="smollm2", help="model of --indexer prompted (default: %(default)s)")
     add("--chunk-tokens", type=positive_int, help="most of a chunk (1200, t2t: what it reads)")
     add("--chunk-overlap", type=int, default=100, help="tokens (default: %(default)s)")
@@ -65,6 +74,7 @@ async def _extract(given: IndexBuild, store: HierarchyStore) -> dict[str, int]:
         arguments.indexer,
         arguments.t2t,
         arguments.topic_helper,
+        arguments.topics,
         arguments.backbone,
         arguments.max_output_tokens,
         arguments.cache,

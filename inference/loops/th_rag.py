@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from inference.engines.contract import Constraint
 from inference.indexes.hierarchy.index import EvidenceSentence, HierarchyIndex, ScoredQuestion
 from inference.indexes.hierarchy.offers import SHORTLIST, Offer, TopicOffers
-from inference.indexes.hierarchy.store import HierarchyError, open_database
+from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
+from inference.indexes.hierarchy.topics import INDEXER, has_topics_of_its_own
 from inference.loops.kind import (
     Evidence,
     Helper,
@@ -315,8 +316,19 @@ def _hierarchy(options: ThRagOptions) -> Path:
 
 
 def check_th_rag(options: ThRagOptions) -> None:
-    """Raise HierarchyError for options that name no hierarchy."""
-    open_database(_hierarchy(options)).close()
+    """Raise HierarchyError for options that name no hierarchy.
+
+    Under the paper's preset, also for one whose topics are fields from a list.
+    """
+    store = HierarchyStore(_hierarchy(options))
+    indexer = store.about().get(INDEXER, "")
+    store.close()
+    if options.preset == "paper" and not has_topics_of_its_own(indexer):
+        raise HierarchyError(
+            f"{options.hierarchy} has topics from a list (indexing model '{indexer}'), and the "
+            "paper's are named from the corpus (§3.1). Build it with --topics corpus or --indexer "
+            "prompted, or give --preset tuned"
+        )
 
 
 def open_th_rag(parts: LoopParts[ThRagOptions]) -> ThRagLoop:

@@ -21,8 +21,9 @@ from inference.indexes.hierarchy.extraction import (
     ChunkExtractor,
     PromptedChunkExtractor,
 )
-from inference.indexes.hierarchy.kinds import KindTopics
+from inference.indexes.hierarchy.kinds import KindTopics, TopicSource
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
+from inference.indexes.hierarchy.topics import INDEXER, OF_CORPUS
 from inference.opening.components import (
     Component,
     helper_processor,
@@ -37,7 +38,6 @@ from models.files.sentence_encoder import SentenceEncoder
 from models.formats.grammars import triples_regex
 from models.text_to_triples import TextToTriplesConfig
 
-INDEXER = "indexer"
 # Prompts of a reader whose cut is known: those of many questions at once.
 FITTED_PROMPTS = 4096
 # Of the text-to-triples model's source tokens, for its instruction and the title.
@@ -97,6 +97,7 @@ class IndexerOptions:
     kind: str = "t2t"
     t2t: Path = DEFAULT_CHECKPOINTS[T2T_ADAPTER]
     topic_helper: Path | None = None
+    topics: TopicSource = "fields"
     backbone: str = "smollm2"
     max_output_tokens: int = 2048
     cache: Path | None = None
@@ -128,13 +129,13 @@ def open_indexer(
 
     Raises CheckpointError, HierarchyError, EngineError.
     """
-    topics = KindTopics(encoder)
+    topics = KindTopics(encoder, options.topics)
     if options.kind == "prompted":
         engine = meter(build_engine(options.engine, backbone=options.backbone))
         extractor = PromptedChunkExtractor(
             engine, topics, options.max_output_tokens, options.engine.constrain
         )
-        name = f"prompted {options.backbone}"
+        name = f"prompted {options.backbone}{_of_corpus(options)}"
         return OpenIndexer(engine, extractor, name, Chunking.max_tokens)
     return _open_adapters(options, topics, meter)
 
@@ -148,6 +149,7 @@ def _open_adapters(
         helper = open_helper(options.topic_helper, "topic")
         adapters["topic"], ask = helper.folder, helper_requests(helper)
         name = f"{name} topic {helper.fingerprint}"
+    name += _of_corpus(options)
     if options.engine.constrain:
         name += HELD
     engine = meter(build_engine(options.engine, backbone=t2t.backbone, adapters=adapters))
@@ -156,6 +158,10 @@ def _open_adapters(
     reads = max(most - _PROMPT_TOKENS, _PROMPT_TOKENS)
     extractor = AdapterChunkExtractor(triples, topics, ask)
     return OpenIndexer(engine, extractor, name, reads, triples.cache)
+
+
+def _of_corpus(options: IndexerOptions) -> str:
+    return OF_CORPUS if options.topics == "corpus" else ""
 
 
 def check_indexer(store: HierarchyStore, name: str) -> None:

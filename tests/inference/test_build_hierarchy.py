@@ -1,6 +1,7 @@
 """build_hierarchy.py and the th_rag loop of the commands, on a tiny backbone."""
 
 import json
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -168,6 +169,24 @@ def test_topics_by_a_trained_helper_and_by_the_prompted_model(
         "--indexer", "prompted", "--backbone", "any", "--out", tmp_path / "prompted",
     )  # fmt: skip
     assert (prompted["LLM calls"], prompted["facts"], prompted["topic nodes"]) == (3, 1, 2)
+
+
+def test_the_papers_preset_needs_topics_that_the_corpus_names(
+    build: Run, run: Run, engines: list[ScriptedEngine], backbone: Path, tmp_path: Path
+) -> None:
+    asked = ("Where was Ada born?", "--loop", "th_rag", "--hierarchy", tmp_path / "h",
+             "--preset", "paper", "--ras", "none", "--backbone", backbone)  # fmt: skip
+    build(*PASSAGES)
+    with pytest.raises(SystemExit, match=r"topics from a list .* Build it with --topics corpus"):
+        run(inference.ask.main, *asked)
+    shutil.rmtree(tmp_path / "h")
+    built = build(*PASSAGES, more=("--topics", "corpus"))
+    assert built["topic nodes"] >= 1
+    with pytest.raises(SystemExit, match="topics of the corpus', and 't2t"):
+        build(*PASSAGES)
+    trace = run(inference.ask.main, *asked, "--engine", "transformers", "--dtype", "float32",
+                "--max-answer-tokens", 3)  # fmt: skip
+    assert trace["error"] is None
 
 
 def test_what_cannot_be_is_refused_in_one_line(

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from inference.indexes.hierarchy.store import (
     HierarchyError,
     HierarchyStore,
 )
+from inference.indexes.hierarchy.topics import has_topics_of_its_own, topics_of_subtopics
 from inference.indexes.hierarchy.vectors import alike_pairs, merged_names
 from inference.retrieval.passages import IndexMismatchError, Passage, best_rows
 from models.facts.grounding import Grounding, split_sentences
@@ -172,6 +174,62 @@ def test_every_entity_gets_a_topic_by_kind() -> None:
     assert topics["12,400"] == Topic("Measures", "number")
     assert (topics["Ana Lis"].subtopic, topics["Brill"].subtopic) == ("painter", "renamed")
     assert topics["Zol"] == Topic("Geography", "place")
+
+
+def test_a_corpus_names_its_kinds_by_its_own_words_and_leaves_topics_open() -> None:
+    facts = [
+        Triple("Dawn", "director", "Ana Lis"),
+        Triple("Dawn", "publicationDate", "3 May 1966"),
+        Triple("Ana Lis", "instance of", "painter"),
+        Triple("Zol", "population", "12,400"),
+    ]
+    topics = KindTopics(ENCODER, "corpus").topics("Dawn", DAWN.text, facts)
+    assert {topic.topic for topic in topics.values()} == {""}
+    # No list says that who directs is a person, or what has a population a place.
+    assert {name: topic.subtopic for name, topic in topics.items()} == {
+        "Dawn": "film", "Ana Lis": "painter", "3 May 1966": "date", "12,400": "number",
+        "painter": "instance", "Zol": "population",
+    }  # fmt: skip
+
+
+def test_related_subtopics_are_one_topic_called_as_the_most_frequent() -> None:
+    encoder = load_sentence_encoder("minilm")
+    counts = {"film": 9, "movie": 2, "song": 4, "album": 3, "city": 5, "town": 1}
+    for names in (list(counts), sorted(counts)):
+        found = topics_of_subtopics(counts, names, encoder.encode(names))
+        assert found == {"film": "film", "movie": "film", "song": "song", "album": "song",
+                         "city": "city", "town": "city"}  # fmt: skip
+
+
+OPEN = {
+    title: [replace(t, subject=replace(t.subject, topic=""), object=replace(t.object, topic=""))
+            for t in written if t.subject and t.object]
+    for title, written in WRITTEN.items()
+}  # fmt: skip
+
+
+def test_a_growing_corpus_names_its_topics_as_one_built_at_once(tmp_path: Path) -> None:
+    add(tmp_path / "one", [DAWN, ANA, LAKE], Extractor(OPEN))
+    for document in (LAKE, ANA, DAWN):
+        add(tmp_path / "two", [document], Extractor(OPEN))
+    assert as_seen(tmp_path / "one") == as_seen(tmp_path / "two")
+    index = HierarchyIndex.load(tmp_path / "one", ENCODER)
+    assert set(index.graph.topics) <= {"film", "person", "city"} and "" not in index.graph.topics
+    assert sorted(index.graph.subtopics) == ["City", "Film", "Person"]
+
+
+@pytest.mark.parametrize(
+    ("indexer", "own"),
+    [
+        ("prompted smollm2", True),
+        ("t2t abc topic def", True),
+        ("t2t abc topics of the corpus", True),
+        ("t2t abc", False),
+        ("", False),
+    ],
+)
+def test_whose_topics_a_hierarchy_has(indexer: str, own: bool) -> None:
+    assert has_topics_of_its_own(indexer) is own
 
 
 # Merging.

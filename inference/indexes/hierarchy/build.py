@@ -14,6 +14,7 @@ from inference.indexes.growing import check_encoder, read_each
 from inference.indexes.hierarchy.extraction import ChunkExtractor, chunk_text
 from inference.indexes.hierarchy.graph import TopicGraph
 from inference.indexes.hierarchy.store import HierarchyStore, StoredChunk, StoredFact
+from inference.indexes.hierarchy.topics import with_topics
 from inference.indexes.hierarchy.vectors import (
     LEVELS,
     SAME_MEANING,
@@ -127,8 +128,8 @@ def refresh(store: HierarchyStore, encoder: SentenceEncoder, threshold: float) -
             vectors = encoder.encode([passage_text(title, text) for _, title, text in part])
             store.vectors.put_sentence_vectors([number for number, _, _ in part], vectors)
             bar.update(len(part))
-    counts = label_counts(store.facts())
-    for level in LEVELS:
+    for level in reversed(LEVELS):  # a topic may be named by its subtopics
+        counts = label_counts(placed_facts(store, encoder) if level == "topic" else store.facts())
         _refresh_labels(store, level, counts[level], encoder, threshold)
 
 
@@ -152,6 +153,11 @@ def _refresh_labels(
         *alike_pairs(new, vectors, new, vectors, threshold),
     ]
     store.vectors.put_labels(level, new, vectors, pairs)
+
+
+def placed_facts(store: HierarchyStore, encoder: SentenceEncoder) -> list[StoredFact]:
+    """Return all facts, each with topics: those of the indexing model, or named from the corpus."""
+    return with_topics(store.facts(), *store.vectors.labels("subtopic", encoder.dimension))
 
 
 def label_counts(facts: list[StoredFact]) -> dict[str, Counter[str]]:
@@ -184,7 +190,7 @@ def finish(
     """
     chosen = float(store.about().get(THRESHOLD, SAME_MEANING)) if threshold is None else threshold
     refresh(store, encoder, chosen)
-    facts = store.facts()
+    facts = placed_facts(store, encoder)
     called = called_names(store, facts)
     row_of = {number: row for row, (number, _, _) in enumerate(store.sentences())}
     merged = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inference.indexes.hierarchy.build import called_names, check_store
+from inference.indexes.hierarchy.build import called_names, check_store, placed_facts
 from inference.indexes.hierarchy.graph import NameFinder, TopicGraph, linked_rows
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
 from inference.retrieval.open_retriever import RANK_CONSTANT
@@ -97,7 +97,7 @@ class HierarchyIndex:
     def _read(cls, store: HierarchyStore, encoder: SentenceEncoder) -> "HierarchyIndex":
         chunks = {chunk.number: chunk.passage for chunk in store.chunks()}
         stored = store.sentences()
-        facts = store.facts()
+        facts = placed_facts(store, encoder)
         row_of = {number: row for row, (number, _, _) in enumerate(stored)}
         graph = TopicGraph(facts, row_of, called_names(store, facts))
         sentences = [(text, chunks[chunk]) for _, chunk, text in stored]

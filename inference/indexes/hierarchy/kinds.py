@@ -4,13 +4,14 @@ For an indexing model that writes triples alone, such as the project's text-to-t
 (TH-RAG has its indexing model write topics, App. A.3). The subtopic of an entity is what its own
 document calls it ("a 1966 film": film), else what the relation makes of it (the object of
 "director" is a person, its subject a film), else the relation itself. The topic is the field of
-that kind: a listed one, or the one nearest in meaning. No call and no training, and every entity
-has a topic.
+that kind: a listed one, or the one nearest in meaning; or it is left open, to be named from the
+corpus (`topics.py`). No call and no training, and every entity has a topic.
 """
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -89,6 +90,7 @@ _KINDS_OF_RELATION = {
     for relations, kinds in _lines(_RELATIONS)
     for relation in relations.split(", ")
 }
+TopicSource = Literal["fields", "corpus"]
 FIELDS = tuple(dict.fromkeys(_FIELD_OF.values()))
 _IS_A = frozenset({"instance of", "is", "is a", "is an", "type", "kind"})
 _YEAR_LAST = r"(?:c(?:irca|\.)? ?)?(?:[^\W\d]+\.? )?(?:\d{1,2}(?:st|nd|rd|th)?,? )?(?:[^\W\d]+,? )?"
@@ -110,8 +112,12 @@ MOST_KIND_WORDS = 3
 class KindTopics:
     """Gives each entity of a chunk its topic."""
 
-    def __init__(self, encoder: SentenceEncoder) -> None:
+    def __init__(self, encoder: SentenceEncoder, source: TopicSource = "fields") -> None:
+        """source: "corpus" leaves topics open, and has kinds from what texts and relations say
+        alone, not from a list of relations.
+        """
         self.encoder = encoder
+        self.source = source
         self._fields = encoder.encode(FIELDS)
         self._field_of = lru_cache(maxsize=100_000)(self._nearest_field)
 
@@ -121,7 +127,7 @@ class KindTopics:
         own = described_kind(title, text)
         for fact in facts:
             predicate = relation_words(fact.predicate)
-            subject_kind, object_kind = _kinds(predicate, fact.object)
+            subject_kind, object_kind = self._kinds(predicate, fact.object)
             if predicate in _IS_A:
                 kinds[fact.subject] = _as_kind(fact.object)
             for name, kind in ((fact.subject, subject_kind), (fact.object, object_kind)):
@@ -135,8 +141,21 @@ class KindTopics:
         return {name: self.topic_of(kind) for name, kind in kinds.items()}
 
     def topic_of(self, kind: str) -> Topic:
-        """Return a kind under its field."""
+        """Return a kind under its field, or under none where the corpus names it."""
+        if self.source == "corpus":
+            return Topic("", kind)
         return Topic(_FIELD_OF.get(kind) or self._field_of(kind), kind)
+
+    def _kinds(self, predicate: str, object_text: str) -> tuple[str, str]:
+        """Return the kinds of a relation's subject and object; '' where it does not say."""
+        subject_kind, object_kind = "", ""
+        if self.source == "fields":
+            subject_kind, object_kind = _KINDS_OF_RELATION.get(predicate, ("", ""))
+        if _A_DATE.fullmatch(object_text):
+            return subject_kind, "date"
+        if _A_NUMBER.fullmatch(object_text):
+            return subject_kind, "number"
+        return subject_kind.strip(), object_kind.strip()
 
     def _nearest_field(self, kind: str) -> str:
         [vector] = self.encoder.encode([kind])
@@ -166,16 +185,6 @@ def _as_kind(phrase: str) -> str:
         if ending in _FIELD_OF:
             return ending
     return words[-1] if words and words[-1].isalpha() else ""
-
-
-def _kinds(predicate: str, object_text: str) -> tuple[str, str]:
-    """Return the kinds of a relation's subject and object; '' where it does not say."""
-    subject_kind, object_kind = _KINDS_OF_RELATION.get(predicate, ("", ""))
-    if _A_DATE.fullmatch(object_text):
-        return subject_kind, "date"
-    if _A_NUMBER.fullmatch(object_text):
-        return subject_kind, "number"
-    return subject_kind.strip(), object_kind.strip()
 
 
 def _role(predicate: str) -> str:
