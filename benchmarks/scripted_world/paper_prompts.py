@@ -5,7 +5,12 @@ import json
 from models.formats.clues import ANSWER_INSTRUCTION as CLUES_ANSWER_INSTRUCTION
 from models.formats.clues import RESOLVE_INSTRUCTION, prompted_decomposition
 from models.formats.paper_prompts import read_filled
-from models.formats.prompts import ANSWER_INSTRUCTION, PLAN_INSTRUCTION, evidence_answer_prompt
+from models.formats.prompts import (
+    ANSWER_INSTRUCTION,
+    PLAN_INSTRUCTION,
+    evidence_answer_prompt,
+    triples_prompt,
+)
 from models.formats.topics import BOUNDS, Choice, ChoiceLevel, choice_instruction, choice_prompt
 
 LEVELS: dict[str, ChoiceLevel] = {"th_rag_topics": "topics", "th_rag_subtopics": "subtopics"}
@@ -26,6 +31,8 @@ def in_our_words(prompt: str) -> str:
         history = fields["history"].replace("[PREV_SUBQ]", "[SUBQ]")
         history = history.replace("[PREV_GRAPH_INFO]", "Retrieved Graph Information:")
         return f"{PLAN_INSTRUCTION}\n{history}\n"
+    if name == "ras_triples":
+        return triples_prompt(fields["text"], few_shot=True)
     if name == "ras_answer":
         return f"{ANSWER_INSTRUCTION}\n{fields['history']}\n"
     if name == "t2rag_decompose":

@@ -20,6 +20,7 @@ from inference.retrieval.passages import Passage
 from models.condition_extractor import ConditionExtractorConfig
 from models.files.backbone import load_tokenizer
 from models.files.checkpoint import component_fingerprint, read_component_config
+from models.formats.paper_prompts import paper_triples
 from models.formats.planning import History
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.reading import READING_INSTRUCTION
@@ -72,8 +73,14 @@ def triples_requests(component: Component) -> RequestMaker:
 
 
 def prompted_triples_request(passage: Passage) -> Request:
-    """Return a request for triples to a model that was not trained for them (RAS Fig. 19)."""
+    """Return a request for triples to a model that was not trained for them (after RAS Fig. 19)."""
     prompt = triples_prompt(passage_text(passage.title, passage.text), few_shot=True)
+    return chat_request(prompt, MAX_PROMPTED_TRIPLES_TOKENS)
+
+
+def paper_triples_request(passage: Passage) -> Request:
+    """Return the same by the paper's prompt word for word."""
+    prompt = paper_triples(passage_text(passage.title, passage.text))
     return chat_request(prompt, MAX_PROMPTED_TRIPLES_TOKENS)
 
 

@@ -24,11 +24,13 @@ from inference.indexes.hierarchy.extraction import (
 from inference.indexes.hierarchy.kinds import KindTopics, TopicSource
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
 from inference.indexes.hierarchy.topics import INDEXER, OF_CORPUS
+from inference.loops.kind import Prompts
 from inference.opening.components import (
     Component,
     helper_processor,
     helper_requests,
     open_helper,
+    paper_triples_request,
     prompted_reading_request,
     prompted_triples_request,
     triples_requests,
@@ -55,19 +57,22 @@ def open_extractor(
     component: Component | str,
     cache: Path | None,
     constrain: bool = False,
+    prompts: Prompts = "own",
 ) -> TripleExtractor:
-    """The text-to-triples model, or an untrained one by its name, over its persistent cache;
-    `constrain` holds it to its grammar.
+    """The text-to-triples model, or an untrained one by its name, over its persistent cache.
+
+    `constrain` holds it to its grammar. prompts: of an untrained one.
     """
     make_request: RequestMaker = prompted_triples_request
+    name = extractor_name(component, constrain)
     if isinstance(component, Component):
         make_request = triples_requests(component)
+    elif prompts == "paper":
+        make_request, name = paper_triples_request, f"{name} by the paper"
     if constrain:
         make_request = held_to(triples_regex(), make_request)
     path = cache or cache_folder() / "triples.sqlite"
-    return TripleExtractor(
-        engine, make_request, TripleCache(path, extractor_name(component, constrain))
-    )
+    return TripleExtractor(engine, make_request, TripleCache(path, name))
 
 
 def open_focused_extractor(

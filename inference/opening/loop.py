@@ -178,7 +178,7 @@ def _open_extractor(
     constrain, cache = options.engine.constrain, options.cache
     extraction = options.extracts if isinstance(options, ReadingOptions) else "all"
     if extraction == "all":
-        return open_extractor(engine, unfocused, cache, constrain)
+        return open_extractor(engine, unfocused, cache, constrain, options.prompts)
     # An endpoint takes no grammar.
     grounded = options.engine.kind != "openai"
     focused: Extractor
@@ -187,7 +187,9 @@ def _open_extractor(
         focused = SpanExtractor(spans, focused)
     if extraction == "focused":
         return focused
-    return BothExtractors(focused, open_extractor(engine, unfocused, cache, constrain))
+    return BothExtractors(
+        focused, open_extractor(engine, unfocused, cache, constrain, options.prompts)
+    )
 
 
 def open_loop(

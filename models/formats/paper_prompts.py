@@ -63,6 +63,11 @@ def ras_prompt(task: Task, history: History) -> str:
     return fill("ras_plan", history="\n".join(lines))
 
 
+def paper_triples(text: str) -> str:
+    """Return the prompt for a passage's triples (RAS App. F.1, Fig. 19)."""
+    return fill("ras_triples", text=one_line(text))
+
+
 def _earlier(step: HistoryStep) -> str:
     """Return a step as the planner's figure shows it."""
     return f"[PREV_SUBQ] {one_line(step.subquery)}\n[PREV_GRAPH_INFO] {format_graph(step.triples)}"

@@ -41,6 +41,7 @@ TITLES = {
 NOT_READ = {
     "ras_answer": 14,
     "ras_plan": 4,
+    "ras_triples": 3,
     "t2rag_answer": 0,
     "t2rag_decompose": 0,
     "t2rag_resolve": 6,
