@@ -19,7 +19,9 @@ ROWS_OF_A_GROUP = 10_000
 _TEXT = pyarrow.string()
 # [subject, predicate, object], as in JSON Lines.
 _TRIPLES = pyarrow.list_(pyarrow.list_(_TEXT))
-_HISTORY = pyarrow.list_(pyarrow.struct([("subquery", _TEXT), ("triples", _TRIPLES)]))
+# The texts are null where a step has none.
+_STEP = [("subquery", _TEXT), ("triples", _TRIPLES), ("texts", pyarrow.list_(_TEXT))]
+_HISTORY = pyarrow.list_(pyarrow.struct(_STEP))
 _SCHEMAS: dict[type[Record], Any] = {
     RasSample: pyarrow.schema(
         [("id", _TEXT), ("task", _TEXT), ("question", _TEXT), ("history", _HISTORY),

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from common.commands import share
 from common.shards import Shard
@@ -12,6 +12,7 @@ from data_gen.builds.cards import RasFigures
 from data_gen.builds.shards import Reading
 from data_gen.builds.trajectories import QuestionSamples, SubqReading
 from data_gen.facts.passage_triples import count_ways
+from data_gen.samples.evidence import Form
 from data_gen.samples.labels import CheckedSamples, SampleCheck
 from data_gen.samples.sampling import PlanKinds, PlanSampling, SampleChooser
 from data_gen.sources.arguments import add_question_options, named_path
@@ -81,6 +82,18 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
             "--no-retrieval", type=Path, action="append", default=[], metavar="PATH",
             help="questions that need no retrieval; with choices: ARC's task instruction is put "
             "first",
+        )  # fmt: skip
+        add(
+            "--attempts", type=Path, action="append", default=[], metavar="FILE",
+            help="attempts.jsonl of build_hotpot_subq.py direct: a question that the base model "
+            "answered right needs no retrieval, and of --no-retrieval's the others are left out "
+            "(RAS Algorithm 1, lines 3 to 6)",
+        )  # fmt: skip
+        add(
+            "--forms", nargs="+", choices=get_args(Form), default=["facts"], metavar="FORM",
+            help="forms of the evidence, one a question, each as often: facts, triplets [C] [P] "
+            "[R], sentences beside facts, passages in their place, full: facts, sentences and "
+            "passages (facts)",
         )  # fmt: skip
         add("--top-k", type=int, default=3, help="passages a query (3)")
         add("--max-triples", type=int, default=8, help="triples a step (8)")
@@ -179,7 +192,7 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
         names = (
             "seed", "fractions", "top_k", "max_triples", "gold_rate", "plan_samples_per_question",
             "first_plan_fraction", "balance_plans", "answer_fraction", "supported_answers",
-            "planned_first",
+            "planned_first", "forms",
         )  # fmt: skip
         given = self.options.readings or self.options.triples
         extracted = given.name if given else None

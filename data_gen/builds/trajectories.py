@@ -33,6 +33,7 @@ from data_gen.samples.trajectories import (
     trajectory_samples,
 )
 from data_gen.sources.arguments import NamedPath
+from data_gen.sources.attempts import read_right_ids
 from data_gen.streaming.counts import Place, PlacedCounts
 from data_gen.streaming.files import Spool
 from data_gen.streaming.groups import DiskGroups
@@ -148,7 +149,9 @@ class SubqReading:
             seed=options.seed,
             supported_answers=options.supported_answers,
             planned_first=options.planned_first,
+            forms=tuple(options.forms),
         )
+        self.right = {id_ for path in options.attempts for id_ in read_right_ids(path)}
 
     def items(self) -> Iterator[QuestionSamples]:
         """Yield every state's sample of every own question, before any sampling."""
@@ -191,12 +194,13 @@ class SubqReading:
         for question in tqdm(prepared, desc=stage.name, unit="question"):
             if self.asked:
                 self._ask(question, self.asked)
+            steps = [] if question.record.id in self.right else question.steps
             own = trajectory_samples(
-                question.record, question.steps, question.retrieved, triples_of, self.oracle
+                question.record, steps, question.retrieved, triples_of, self.oracle
             )
             if self.deal.shard.owns(question.record.id):
                 self.counts.place = (stage.number, 1, question.number)
-                self._count(own, len(question.steps))
+                self._count(own, len(steps))
                 yield QuestionSamples((stage.number, question.number), question.record.id, own)
 
     def _ask(self, question: PreparedQuestion, asked: AskedWriter) -> None:
@@ -258,7 +262,9 @@ class SubqReading:
     def _without_retrieval(self, stage: int, path: Path) -> Iterator[QuestionSamples]:
         records = self._read_all(stage, [NamedPath("contract", str(path))])
         for number, record in enumerate(records):
-            if self._is_own(record):
+            if self.options.attempts and record.id not in self.right:
+                self.counts.count("left out: not answered without retrieval", 1, stage, 1, number)
+            elif self._is_own(record):
                 self.counts.count("questions", 1, stage, 1, number)
                 samples = no_retrieval_samples(record, instructed_question(record))
                 yield QuestionSamples((stage, number), record.id, samples)

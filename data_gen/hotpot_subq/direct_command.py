@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import TextIO
 
 from data_gen.hotpot_subq.run import (
     PromptLimit,
@@ -15,39 +15,17 @@ from data_gen.hotpot_subq.run import (
 )
 from data_gen.hotpot_subq.stage import Decision, StagePlan, run_stage, write_line
 from data_gen.sources.arguments import NamedPath
+from data_gen.sources.attempts import Attempt
 from data_gen.teacher.open_teacher import backbone_teacher
 from data_gen.teacher.prompts import DIRECT_VERSION, Asker, TeacherCall, direct_prompt
 from evaluation.answers import exact_match
 from inference.engines.contract import Request, Sampling
-from models.formats.fields import FieldReader
-from models.formats.records import QuestionRecord, Record, read_records
+from models.formats.records import QuestionRecord
 
 MAX_NEW_TOKENS = 32
 STAGE = "direct"
 ATTEMPTS_FILE = "attempts.jsonl"
 RIGHT, WRONG = "answered right", "answered wrong"
-
-
-@dataclass(frozen=True)
-class Attempt(Record):
-    """The base model's answer to a question, and whether it is an answer of the record."""
-
-    id: str
-    prediction: str
-    right: bool
-
-    @classmethod
-    def from_json(cls, record: Any, where: str = "") -> Self:
-        """Read one attempt. Raises RecordError."""
-        reader = FieldReader(record, where)
-        if not isinstance(reader.record.get("right"), bool):
-            raise reader.fail("right", "is not true or false", "Write true or false")
-        return cls(reader.text("id"), reader.text("prediction", ""), reader.record["right"])
-
-
-def read_right_ids(path: str | Path) -> set[str]:
-    """Return the ids of questions answered right, of a file of attempts. Raises RecordError."""
-    return {attempt.id for attempt in read_records(path, Attempt) if attempt.right}
 
 
 class AttemptWriter:

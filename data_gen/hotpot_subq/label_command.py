@@ -15,12 +15,12 @@ from data_gen.builds.build import write_samples
 from data_gen.builds.cards import RasFigures, write_card
 from data_gen.facts.held_out import HeldOutQuestions
 from data_gen.facts.passage_triples import PassageTriples
-from data_gen.hotpot_subq.direct_command import read_right_ids
 from data_gen.hotpot_subq.documents import QuestionFiles
 from data_gen.hotpot_subq.run import positive
 from data_gen.samples.labels import CheckedSamples, check_labels
 from data_gen.samples.trajectories import instructed_question, no_retrieval_samples
 from data_gen.sources.arguments import NamedPath, add_common_options, named_path, source_entry
+from data_gen.sources.attempts import read_right_ids
 from data_gen.streaming.files import output
 from models.formats.passages import context_passages
 from models.formats.planning import HistoryStep, Plan, PlanAction, format_plan

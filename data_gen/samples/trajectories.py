@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from data_gen.facts.entities import mentions
 from data_gen.facts.held_out import wording
 from data_gen.facts.solving_steps import SolvingStep, passage_origin
+from data_gen.samples.evidence import Form, drawn_form, in_form
 from data_gen.sources.splits import hash_fraction
 from models.facts.triple_selection import select_triples
 from models.formats.helpers import NOTHING
@@ -33,7 +34,8 @@ class OracleOptions:
     retrieval missed is put first with probability `gold_rate`, drawn from `seed` and the step.
     `supported_answers`: an answer that nothing found holds is no sample, and where no round found
     anything, its label is the word for none. `planned_first`: the share of the questions whose
-    steps lead to one fact that begin with their first step; 0 as in the paper.
+    steps lead to one fact that begin with their first step; 0 as in the paper. `forms`: those of
+    the evidence, one a question.
     """
 
     top_k: int = 3
@@ -42,14 +44,22 @@ class OracleOptions:
     seed: int = 0
     supported_answers: bool = False
     planned_first: float = 0.0
+    forms: tuple[Form, ...] = ("facts",)
 
 
 @dataclass
 class _State:
-    """The loop's memory: the history and where each of its triples came from."""
+    """The loop's memory: the history, as it is shown too, and where each triple came from."""
 
+    form: Form = "facts"
     history: list[HistoryStep] = field(default_factory=list)
+    shown: list[HistoryStep] = field(default_factory=list)
     found: list[tuple[str, Triple]] = field(default_factory=list)
+
+    def add(self, step: HistoryStep, passages: Sequence[PassageRecord]) -> None:
+        """Take in a round with the passages that it found."""
+        self.history.append(step)
+        self.shown.append(in_form(step, passages, self.form))
 
     def next_subquery(
         self, question: str, steps: Sequence[SolvingStep], planned: bool
@@ -102,7 +112,7 @@ def trajectory_samples(
     may_be_planned = options.planned_first > 0 and _leads_on(record, steps)
     chance = hash_fraction(f"{record.id}/first_step", options.seed)
     planned = may_be_planned and chance < options.planned_first
-    state, samples = _State(), []
+    state, samples = _State(drawn_form(record.id, options.forms, options.seed)), []
     subquery: str | None = steps[0].subquery if planned else record.question
     while subquery is not None:
         samples.append(_plan_sample(record, state, Plan(PlanAction.SUBQ, subquery)))
@@ -117,7 +127,7 @@ def trajectory_samples(
     if may_be_planned and not planned:
         # Others of its kind begin with a step, which this first plan would contradict.
         del samples[0]
-    return [*samples, *_answer_sample(record, list(state.history), options.supported_answers)]
+    return [*samples, *_answer_sample(record, state, options.supported_answers)]
 
 
 def has_one_end(steps: Sequence[SolvingStep]) -> bool:
@@ -131,16 +141,15 @@ def _leads_on(record: QuestionRecord, steps: Sequence[SolvingStep]) -> bool:
     return has_one_end(steps) and wording(steps[0].subquery) != wording(record.question)
 
 
-def _answer_sample(
-    record: QuestionRecord, history: list[HistoryStep], supported: bool
-) -> list[RasSample]:
+def _answer_sample(record: QuestionRecord, state: _State, supported: bool) -> list[RasSample]:
     """Return the sample of the answer, none where it has no support and needs it."""
     label = record.answer
-    if supported and not _is_supported(record, history):
-        if any(step.triples for step in history):
+    if supported and not _is_supported(record, state.history):
+        if any(step.triples for step in state.history):
             return []
         label = NOTHING
-    return [RasSample(f"{record.id}/answer", "answer", record.question, history, label)]
+    shown = list(state.shown)
+    return [RasSample(f"{record.id}/answer", "answer", record.question, shown, label)]
 
 
 def _is_supported(record: QuestionRecord, history: Sequence[HistoryStep]) -> bool:
@@ -151,9 +160,8 @@ def _is_supported(record: QuestionRecord, history: Sequence[HistoryStep]) -> boo
 
 
 def _plan_sample(record: QuestionRecord, state: _State, plan: Plan) -> RasSample:
-    history = list(state.history)
-    sample_id = f"{record.id}/plan/{len(history)}"
-    return RasSample(sample_id, "plan", record.question, history, format_plan(plan))
+    sample_id = f"{record.id}/plan/{len(state.history)}"
+    return RasSample(sample_id, "plan", record.question, list(state.shown), format_plan(plan))
 
 
 def with_gold(
@@ -184,7 +192,7 @@ def _retrieve(
             origins.setdefault(triple, []).append(passage_origin(passage))
     known = [triple for step in state.history for triple in step.triples]
     chosen = select_triples(subquery, record.question, list(origins), options.max_triples, known)
-    state.history.append(HistoryStep(subquery, tuple(chosen)))
+    state.add(HistoryStep(subquery, tuple(chosen)), passages[: options.top_k])
     shown = {*known, *chosen}
     state.found.extend(
         (o, triple) for triple in origins if triple in shown for o in origins[triple]

@@ -160,17 +160,13 @@ class RasSample:
         task = reader.text("task")
         if task not in cls.tasks:
             raise reader.fail("task", f"is {task!r}", "Write 'plan' or 'answer'")
-        history = reader.items("history", _read_step, "{subquery, triples}")
+        history = reader.items("history", _read_step, "{subquery, triples, texts}")
         label = reader.text("label")
         return cls(reader.text("id"), task, reader.text("question"), history, label)  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object of the contract."""
-        history = [
-            {"subquery": step.subquery, "triples": [_triple_json(t) for t in step.triples]}
-            for step in self.history
-        ]
-        return {**vars(self), "history": history}
+        return {**vars(self), "history": list(map(_step_json, self.history))}
 
 
 @dataclass(frozen=True)
@@ -254,7 +250,14 @@ def _triple_json(triple: Triple) -> list[str]:
 
 
 def _read_step(value: Any) -> HistoryStep:
-    return HistoryStep(str(value["subquery"]), tuple(map(read_triple, value["triples"])))
+    triples = tuple(map(read_triple, value["triples"]))
+    return HistoryStep(str(value["subquery"]), triples, tuple(map(str, value.get("texts") or ())))
+
+
+def _step_json(step: HistoryStep) -> dict[str, Any]:
+    triples = [_triple_json(triple) for triple in step.triples]
+    texts = {"texts": list(step.texts)} if step.texts else {}
+    return {"subquery": step.subquery, "triples": triples, **texts}
 
 
 def _read_answers(reader: FieldReader) -> list[str]:

@@ -87,6 +87,33 @@ def test_subq_command_writes_whole_questions_to_one_split(
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
+def test_what_the_base_model_answers_right_needs_no_retrieval(
+    questions: Path, choices: Path, tmp_path: Path
+) -> None:
+    """Algorithm 1, lines 3 to 6: by its own attempts, not by where a question comes from."""
+    told = {"id": "arc2", "question": "Who?", "choices": {"1": "x", "2": "y"}, "answer": "1"}
+    more = write_lines(tmp_path / "more.jsonl", [told])
+    attempts = write_lines(tmp_path / "attempts.jsonl", [
+        {"id": "q1", "prediction": "Montreal", "right": True},
+        {"id": "q2", "prediction": "Oslo", "right": False},
+        {"id": "arc1", "prediction": "A", "right": False},
+        {"id": "arc2", "prediction": "A", "right": True},
+    ])  # fmt: skip
+    done = run(
+        "build_subq.py", "--source", f"2wikimultihopqa={questions}", "--no-retrieval", choices,
+        "--no-retrieval", more, "--attempts", attempts, "--tokenizer", "words", "--json",
+        "--out", tmp_path / "out", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout.strip().splitlines()[-1])["counts"]
+    assert counts["left out: not answered without retrieval"] == 1
+    samples = [s for own in read_samples(tmp_path / "out").values() for s in own]
+    direct = {s.question_id for s in samples if s.label == "[NO_RETRIEVAL]"}
+    assert direct == {"q1", "arc2"}
+    assert "arc1" not in {s.question_id for s in samples}
+    assert {s.label for s in samples if s.question_id == "q1"} == {"[NO_RETRIEVAL]", "Montreal"}
+
+
 def test_contradictory_questions_are_refused_or_dropped(tmp_path: Path) -> None:
     other = {**question(1), "id": "twin", "answer": "Quebec"}
     file = write_lines(tmp_path / "questions.jsonl", [question(1), other])

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from data_gen.facts.solving_steps import (
     solving_order,
     solving_steps,
 )
+from data_gen.samples.evidence import Form, drawn_form, in_form
 from data_gen.samples.labels import ContradictoryLabelsError
 from data_gen.samples.material import PassageSearch
 from data_gen.samples.sampling import PlanSampling
@@ -454,3 +456,43 @@ def test_an_answer_that_nothing_found_holds_is_not_learned(
     assert [s.label for s in samples if s.task == "answer"] == ([label] if label else [])
     # The plans are the same: whoever asks does not know what was to be found.
     assert [s.label for s in samples if s.task == "plan"][-1] == "[SUFFICIENT]"
+
+
+BORN = HistoryStep("Where was Denys Roe born?", (BIRTHPLACE,))
+ROE_SENTENCE = "Denys Roe: Denys Roe (born 3 May 1967 in Montreal) is a filmmaker."
+
+
+@pytest.mark.parametrize(
+    ("form", "triples", "texts"),
+    [
+        ("facts", (BIRTHPLACE,), ()),
+        (
+            "triplets",
+            (),
+            (
+                "[C] Denys Roe; place of birth [P] Denys Roe (born 3 May 1967 in Montreal) is a "
+                "filmmaker. [R] Denys Roe was born in Montreal.",
+            ),
+        ),
+        ("sentences", (BIRTHPLACE,), (ROE_SENTENCE,)),
+        ("passages", (), (f"Lake: {OTHER.text}", ROE_SENTENCE)),
+        ("full", (BIRTHPLACE,), (ROE_SENTENCE, f"Lake: {OTHER.text}", ROE_SENTENCE)),
+    ],
+)
+def test_a_step_in_each_form_of_evidence(
+    form: Form, triples: tuple[Triple, ...], texts: tuple[str, ...]
+) -> None:
+    assert in_form(BORN, [OTHER, ROE], form) == HistoryStep(BORN.subquery, triples, texts)
+
+
+def test_all_states_of_a_question_have_one_form_and_the_same_steps() -> None:
+    plain = walk({})
+    forms = get_args(Form)
+    for form in forms:
+        shown = walk({}, replace(SURE, forms=(form,)))
+        assert [(s.id, s.label) for s in shown] == [(s.id, s.label) for s in plain]
+        asked = [[step.subquery for step in sample.history] for sample in shown]
+        assert asked == [[step.subquery for step in sample.history] for sample in plain]
+        assert [RasSample.from_json(sample.to_json()) for sample in shown] == shown
+    drawn = Counter(drawn_form(f"q{number}", forms, 0) for number in range(2000))
+    assert all(300 < drawn[form] < 500 for form in forms)
