@@ -102,6 +102,8 @@ EXCUSES = (
     Excuse("docs/data_formats.md", "accelerate launch training/train_t2t.py", "needs a GPU"),
     Excuse("docs/loops.md", "python benchmarks/scripted_loops.py", MINUTES,
            "tests/benchmarks/test_scripted_loops.py"),
+    Excuse("docs/fidelity.md", "inference/ask.py", "asks in more letters than the tiny model reads",
+           "tests/inference/test_paper_endpoint.py"),
     Excuse(MEASURED, ("python ", "accelerate launch training/", "cat ", "shuf ", "yes"), HOURS),
     Excuse("docs/reading.md", "python data_gen/build_reading.py", HOURS,
            "tests/data_gen/test_build_reading.py"),
