@@ -1,11 +1,23 @@
-"""Answer one question over a corpus and show how: subqueries, triples, graph, answer, bill."""
+"""Answer one question over a corpus and show how: subqueries, triples, graph, answer, bill.
+
+    inference/ask.py "Where was the director of Dawn born?" --corpus FOLDER
+
+The corpus is JSON Lines, or a file or folder of documents (text, Markdown, HTML, PDF, DOCX, CSV),
+which are taken in on the way as inference/ingest.py does; the next question reads what changed.
+"""
 
 import argparse
 import asyncio
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from common.commands import command_parser
 from common.tables import emit_json, print_table
+from inference.documents.own_corpus import is_corpus_file, own_corpus, places_of
+from inference.ingest import show as show_ingested
+from inference.loops.kind import LoopOptions
 from inference.loops.trace import Trace
 from inference.opening.arguments import command, configure_logging
 from inference.opening.loop import LOOPS, open_loop
@@ -18,24 +30,27 @@ from models.formats.triples import format_triple
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(__doc__)
     parser.add_argument("question", help="the question, in quotes")
-    parser.add_argument("--corpus", help="JSON Lines of {id, title, text}")
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        help="JSON Lines of {id, title, text}, or documents: a file of another kind, or a folder",
+    )
     add_loop_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the trace as one JSON object")
     return parser
 
 
-async def _ask(arguments: argparse.Namespace) -> Trace:
-    options = options_from(arguments)
-    corpus = load_corpus(arguments.corpus) if LOOPS[options.loop].searches_corpus else []
-    opened = open_loop(options, corpus)
+async def _ask(arguments: argparse.Namespace, options: LoopOptions, corpus: Path | None) -> Trace:
+    passages = load_corpus(corpus) if corpus and LOOPS[options.loop].searches_corpus else []
+    opened = open_loop(options, passages)
     try:
         return await opened.loop.answer(QuestionRecord("question", arguments.question, ""))
     finally:
         await opened.close()
 
 
-def show_trace(trace: Trace) -> None:
-    """Print a trace for a person to read."""
+def show_trace(trace: Trace, places: Mapping[str, str] | None = None) -> None:
+    """Print a trace for a person to read. places: where passages stand, by their ids."""
     for number, step in enumerate(trace.steps, start=1):
         titles = ", ".join(passage.title for passage in step.passages)
         cited = [c.sentence if c else "" for c in step.citations] or [""] * len(step.triples)
@@ -55,6 +70,9 @@ def show_trace(trace: Trace) -> None:
         ["tokens in / out", f"{bill.input_tokens} / {bill.output_tokens}"],
         ["seconds", ", ".join(f"{k} {v:.1f}" for k, v in bill.seconds.items())],
     ]
+    cited = [c.passage for step in trace.steps for c in step.citations if c]
+    if found := [name for name in dict.fromkeys(cited) if name in (places or {})]:
+        rows.insert(2, ["sources", "\n".join((places or {})[name] for name in found)])
     print_table("Answer", ["", ""], rows)
 
 
@@ -68,8 +86,14 @@ def main() -> None:
     if arguments.corpus is None and LOOPS[arguments.loop].searches_corpus:
         parser.error(f"--loop {arguments.loop} searches a corpus; name it with --corpus")
     configure_logging()
-    trace = asyncio.run(_ask(arguments))
-    show_trace(trace)
+    options, corpus, places = options_from(arguments), arguments.corpus, dict[str, str]()
+    if corpus is not None and not is_corpus_file(corpus):
+        own = own_corpus(corpus)
+        show_ingested(own.ingested)
+        corpus, places = own.path, dict(places_of(own.path))
+        options = replace(options, index=options.index or own.index)
+    trace = asyncio.run(_ask(arguments, options, corpus))
+    show_trace(trace, places)
     if arguments.json:
         emit_json(trace.to_json())
 

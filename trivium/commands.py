@@ -14,6 +14,7 @@ from common.names import nearest_sentence
 PURPOSES: dict[str, tuple[str, ...]] = {
     "Ask and evaluate": (
         "inference.ask",
+        "inference.ingest",
         "inference.evaluate",
         "inference.evaluate_all",
         "inference.merge_evaluation",

@@ -36,6 +36,7 @@ FLOORS = (
     "inference/engines",
     "inference/engines/transformers",
     "inference/engines/vllm",
+    "inference/documents",
     "inference/retrieval",
     "inference/indexes",
     "inference/indexes/knowledge_base",

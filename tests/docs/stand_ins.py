@@ -33,6 +33,8 @@ def make_stand_ins(folder: Path, cache: Path) -> Path:
     `cache` is what TRIVIUM_CACHE names.
     """
     _write_data(folder)
+    (folder / "FOLDER").mkdir()
+    (folder / "FOLDER" / "film.md").write_text("# Film 2\n\nFilm 2 is a film.\n", encoding="utf-8")
     _write_components(folder)
     _fill_cache(folder, cache)
     (folder / "configs").symlink_to(ROOT / "configs")

@@ -1,0 +1,240 @@
+"""Folders of files as a corpus: what changed since the last time is read, the rest is kept."""
+
+import hashlib
+import json
+import logging
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from tqdm import tqdm
+
+from common.errors import UserError
+from common.files import atomic_write
+from inference.documents.chunks import Chunk, CountTokens, chunks_of
+from inference.documents.document import UnreadableFileError
+from inference.documents.readers import READERS, read_documents
+
+logger = logging.getLogger(__name__)
+STORE_SUFFIX = ".files"
+MAX_FILE_BYTES = 200 * 2**20
+_FORMAT = 1
+_READ = 2**20
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (
+    path TEXT PRIMARY KEY, size INTEGER NOT NULL, modified INTEGER NOT NULL, sha256 TEXT NOT NULL,
+    problem TEXT NOT NULL, notes TEXT NOT NULL, chunks TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+class IngestionError(UserError, ValueError):
+    """Files of which no corpus can be made; the message says why and what to do."""
+
+
+@dataclass
+class Ingested:
+    """The outcome of one run.
+
+    counts: files read now, unchanged, gone and left out, and passages. problems: why a file was
+    left out, by its path; notes: what was replaced in one that was read.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    problems: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file as the store knows it."""
+
+    size: int
+    modified: int
+    sha256: str
+    problem: str
+    notes: list[str]
+    chunks: list[Chunk]
+
+
+def ingest(
+    paths: Sequence[Path], out: Path, max_tokens: int, tokenizer: str, count_tokens: CountTokens
+) -> Ingested:
+    """Write the passages of files and folders to `out`, JSON Lines, and return what was done.
+
+    A file that has not changed since an earlier run into the same `out` is not read again; each
+    file that is read is kept at once, so that a run which is stopped goes on where it was. A
+    passage that two files share stands once, with its first place. tokenizer: the name of what
+    counts; with another one, or another budget, everything is read anew.
+
+    Raises IngestionError where a path does not exist, or nothing at all can be read.
+    """
+    files = list(_files(paths))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    store = out.with_name(out.name + STORE_SUFFIX)
+    # Two at once would read everything twice and write over each other.
+    with FileLock(f"{store}.lock"), closing(_opened(store, max_tokens, tokenizer)) as connection:
+        done = Ingested()
+        for path in tqdm(files, desc="ingest", unit=" files"):
+            _take_in(path, connection, max_tokens, count_tokens, done)
+        done.counts["files gone"] = _forget(connection, {str(path) for path in files})
+        _write(connection, files, out, done)
+    return done
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files of all paths, each once, hidden ones and the run's own left out."""
+    seen: set[Path] = set()
+    for path in paths:
+        if not path.exists():
+            raise IngestionError(f"{path} does not exist; name a file or a folder")
+        found = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+        for file in found:
+            inside = file.relative_to(path).parts if path.is_dir() else ()
+            resolved = file.resolve()
+            if resolved not in seen and not any(part.startswith(".") for part in inside):
+                seen.add(resolved)
+                yield resolved
+
+
+def _opened(store: Path, max_tokens: int, tokenizer: str) -> sqlite3.Connection:
+    """Return the store, emptied where it was made in another way."""
+    made = {"format": str(_FORMAT), "max_tokens": str(max_tokens), "tokenizer": tokenizer}
+    connection = sqlite3.connect(store)
+    try:
+        # A file that a crash of the machine takes back is read again.
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        with connection:
+            connection.executescript(_SCHEMA)
+            if dict(connection.execute("SELECT name, value FROM about")) != made:
+                connection.execute("DELETE FROM files")
+                connection.execute("DELETE FROM about")
+                connection.executemany("INSERT INTO about VALUES (?, ?)", made.items())
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise IngestionError(
+            f"{store} is no list of files read before ({error}); remove it, and all are read again"
+        ) from error
+    return connection
+
+
+def _take_in(
+    path: Path,
+    connection: sqlite3.Connection,
+    max_tokens: int,
+    count_tokens: CountTokens,
+    done: Ingested,
+) -> None:
+    """Read a file if it changed."""
+    status = path.stat()
+    known = _known(connection, path)
+    if known and (known.size, known.modified) == (status.st_size, status.st_mtime_ns):
+        file, read = known, False
+    else:
+        sha256 = _sha256(path)
+        read = known is None or known.sha256 != sha256
+        problem, notes, chunks = (
+            _read(path, status.st_size, max_tokens, count_tokens)
+            if read or known is None
+            else (known.problem, known.notes, known.chunks)
+        )
+        file = _File(status.st_size, status.st_mtime_ns, sha256, problem, notes, chunks)
+        row = (str(path), file.size, file.modified, sha256, problem, json.dumps(notes),
+               json.dumps([asdict(chunk) for chunk in chunks], ensure_ascii=False))  # fmt: skip
+        with connection:
+            connection.execute("REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    if file.problem:
+        done.counts["files left out"] += 1
+        done.problems[str(path)] = file.problem
+    else:
+        done.counts["files read" if read else "files unchanged"] += 1
+    if file.notes:
+        done.notes[str(path)] = file.notes
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(_READ):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _read(
+    path: Path, size: int, max_tokens: int, count_tokens: CountTokens
+) -> tuple[str, list[str], list[Chunk]]:
+    """Return why a file cannot be read, what was replaced in it, and its passages."""
+    if size > MAX_FILE_BYTES:
+        most = MAX_FILE_BYTES // 2**20
+        return f"has {size // 2**20} MiB, above {most}; split it into smaller files", [], []
+    notes: list[str] = []
+    chunks: list[Chunk] = []
+    try:
+        for document in read_documents(path):
+            notes += document.notes
+            chunks += chunks_of(document, max_tokens, count_tokens)
+    except UnreadableFileError as error:
+        return str(error), [], []
+    return ("" if chunks else "holds no text"), notes, chunks
+
+
+def _known(connection: sqlite3.Connection, path: Path) -> _File | None:
+    row = connection.execute(
+        "SELECT size, modified, sha256, problem, notes, chunks FROM files WHERE path = ?",
+        (str(path),),
+    ).fetchone()
+    if row is None:
+        return None
+    size, modified, sha256, problem, notes, chunks = row
+    read = [Chunk(**chunk) for chunk in json.loads(chunks)]
+    return _File(size, modified, sha256, problem, json.loads(notes), read)
+
+
+def _forget(connection: sqlite3.Connection, there: set[str]) -> int:
+    """Take out the files that are there no more; returns how many they were."""
+    known = [path for (path,) in connection.execute("SELECT path FROM files")]
+    gone = [(path,) for path in known if path not in there]
+    with connection:
+        connection.executemany("DELETE FROM files WHERE path = ?", gone)
+    return len(gone)
+
+
+def _write(
+    connection: sqlite3.Connection, files: Sequence[Path], out: Path, done: Ingested
+) -> None:
+    """Write the corpus, whole or not at all. Raises IngestionError where there is no passage."""
+    own: dict[str, tuple[str, str, Path]] = {}
+    with atomic_write(out) as handle:
+        for path in files:
+            known = _known(connection, path)
+            for chunk in known.chunks if known else ():
+                first = own.setdefault(chunk.id, (chunk.title, chunk.text, path))
+                if first[2] is not path or first[:2] != (chunk.title, chunk.text):
+                    if first[:2] != (chunk.title, chunk.text):
+                        raise IngestionError(
+                            f"{path} gives the id '{chunk.id}' to another text than {first[2]}; "
+                            "give each record an id of its own"
+                        )
+                    done.counts["passages that came again"] += 1
+                    continue
+                handle.write(json.dumps(_record(chunk, path), ensure_ascii=False) + "\n")
+        if not own:
+            kinds = ", ".join(READERS)
+            raise IngestionError(
+                f"none of {len(files)} files holds a text that can be read ({kinds}): "
+                + "; ".join(f"{path}: {why}" for path, why in list(done.problems.items())[:5])
+            )
+    done.counts["passages"] = len(own)
+
+
+def _record(chunk: Chunk, path: Path) -> dict[str, Any]:
+    page = {} if chunk.page is None else {"page": chunk.page}
+    place = {"file": str(path), **page, "start": chunk.start, "end": chunk.end}
+    return {"id": chunk.id, "title": chunk.title, "text": chunk.text, **place}

@@ -1,0 +1,72 @@
+"""A folder of one's own as a corpus to ask: taken in on the way, into the user's cache folder."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.cache import cache_folder
+from common.files import file_sha256
+from inference.documents.chunks import CountTokens
+from inference.documents.ingestion import Ingested, ingest
+from models.files.backbone import load_tokenizer
+
+MAX_TOKENS = 200
+TOKENIZER = "smollm2"
+
+
+@dataclass(frozen=True)
+class OwnCorpus:
+    """A corpus made of files: its JSON Lines, a folder for its index, and what was taken in."""
+
+    path: Path
+    index: Path
+    ingested: Ingested
+
+
+def is_corpus_file(path: Path) -> bool:
+    """Return whether a path is a corpus already, JSON Lines, and not documents to be read."""
+    return path.suffix.lower() == ".jsonl" and not path.is_dir()
+
+
+def own_corpus(path: Path) -> OwnCorpus:
+    """Take in a file or folder, what changed of it, and return the corpus of its passages.
+
+    The index's folder is that of the passages as they are now; those of earlier ones go.
+    Raises IngestionError, CacheFolderError.
+    """
+    key = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    folder = cache_folder() / "documents" / key
+    out = folder / "corpus.jsonl"
+    done = ingest([path], out, MAX_TOKENS, TOKENIZER, token_counter(TOKENIZER))
+    indexes = folder / "indexes"
+    index = indexes / file_sha256(out)[:16]
+    for other in indexes.glob("*"):
+        if other != index:
+            shutil.rmtree(other, ignore_errors=True)
+    return OwnCorpus(out, index, done)
+
+
+def token_counter(tokenizer: str) -> CountTokens:
+    """Return what counts the tokens of a backbone."""
+    loaded = load_tokenizer(tokenizer)
+
+    def count_tokens(text: str) -> int:
+        return len(loaded(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    return count_tokens
+
+
+def places_of(corpus: Path) -> Mapping[str, str]:
+    """Return where each passage of a corpus stands, by its id: the file, and the page if any."""
+    places = {}
+    with corpus.open(encoding="utf-8") as lines:
+        for line in lines:
+            record: dict[str, Any] = json.loads(line)
+            if "file" in record:
+                page = f", page {record['page']}" if "page" in record else ""
+                places[record["id"]] = f"{record['file']}{page}"
+    return places
