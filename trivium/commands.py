@@ -28,7 +28,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "inference.build_hierarchy",
         "inference.offer_topics",
     ),
-    "Serve and export": ("inference.serve", "inference.export"),
+    "Serve and export": ("inference.serve", "inference.export", "inference.export_graph"),
     "Make data": (
         "data_gen.build_subq",
         "data_gen.build_triples",
