@@ -182,7 +182,12 @@ def test_a_missing_corpus_or_data_set_is_named(
         fails(inference.evaluate.main, "--dataset", missing, "--corpus", corpus, *out),
     ):
         assert message == f"error: {missing}: no such file. Check the path."
-    assert "Is a directory" in fails(inference.ask.main, "Who?", "--corpus", tmp_path)
+    assert "Is a directory" in fails(inference.extract.main, "--corpus", tmp_path, *out)
+    (tmp_path / "empty").mkdir()
+    message = fails(inference.ask.main, "Who?", "--corpus", tmp_path / "empty")
+    assert "none of 0 files holds a text that can be read" in message
+    message = fails(inference.ask.main, "Who?", "--corpus", tmp_path / "no")
+    assert message == f"error: {tmp_path / 'no'} does not exist; name a file or a folder"
     assert "name it with --corpus" in fails(inference.ask.main, "Who?")
 
 

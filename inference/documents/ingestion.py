@@ -227,9 +227,10 @@ def _write(
                 handle.write(json.dumps(_record(chunk, path), ensure_ascii=False) + "\n")
         if not own:
             kinds = ", ".join(READERS)
+            why = "; ".join(f"{path}: {why}" for path, why in list(done.problems.items())[:5])
             raise IngestionError(
-                f"none of {len(files)} files holds a text that can be read ({kinds}): "
-                + "; ".join(f"{path}: {why}" for path, why in list(done.problems.items())[:5])
+                f"none of {len(files)} files holds a text that can be read ({kinds})"
+                f"{': ' if why else ''}{why}"
             )
     done.counts["passages"] = len(own)
 

@@ -5,8 +5,11 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from common.cache import cache_folder
 from common.files import file_sha256
@@ -51,11 +54,14 @@ def own_corpus(path: Path) -> OwnCorpus:
 
 
 def token_counter(tokenizer: str) -> CountTokens:
-    """Return what counts the tokens of a backbone."""
-    loaded = load_tokenizer(tokenizer)
+    """Return what counts the tokens of a backbone, which is opened with the first text."""
+
+    @cache
+    def opened() -> PreTrainedTokenizerBase:
+        return load_tokenizer(tokenizer)
 
     def count_tokens(text: str) -> int:
-        return len(loaded(text, add_special_tokens=False, verbose=False)["input_ids"])
+        return len(opened()(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     return count_tokens
 

@@ -182,4 +182,4 @@ def test_the_command_prints_draws_and_ends_with_json(tmp_path: Path) -> None:
     assert result["loops"]["ras"]["1"]["em"]["mean"] < 0.2
     assert picture.stat().st_size > 5000
     wrong = run_benchmark("scripted_loops.py", "--rates", "2")
-    assert wrong.returncode == 2 and "give a share from 0 to 1" in wrong.stderr
+    assert wrong.returncode == 2 and "give a number from 0 to 1" in wrong.stderr
