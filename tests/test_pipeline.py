@@ -30,8 +30,7 @@ RESULT_FIELDS = {
 }  # fmt: skip
 FURTHER_FIELDS = {
     "retrieval_recall", "stages", "indexing", "by_type", "derive_comparisons", "provenance",
-    "cut_passages",
-}  # fmt: skip
+    "cut_passages", "preset", "departures"}  # fmt: skip
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
