@@ -1,13 +1,12 @@
 """Folders of files as a corpus: what changed since the last time is read, the rest is kept."""
 
-import hashlib
 import json
 import logging
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from common.errors import UserError
-from common.files import atomic_write
+from common.files import atomic_write, file_sha256
 from inference.documents.chunks import Chunk, CountTokens, chunks_of
 from inference.documents.document import UnreadableFileError
 from inference.documents.readers import READERS, read_documents
@@ -24,7 +23,6 @@ logger = logging.getLogger(__name__)
 STORE_SUFFIX = ".files"
 MAX_FILE_BYTES = 200 * 2**20
 _FORMAT = 1
-_READ = 2**20
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS files (
@@ -75,22 +73,25 @@ def ingest(
 
     Raises IngestionError where a path does not exist, or nothing at all can be read.
     """
-    files = list(_files(paths))
+    paths_found = list(_files(paths, out))
     out.parent.mkdir(parents=True, exist_ok=True)
     store = out.with_name(out.name + STORE_SUFFIX)
     # Two at once would read everything twice and write over each other.
     with FileLock(f"{store}.lock"), closing(_opened(store, max_tokens, tokenizer)) as connection:
         done = Ingested()
-        for path in tqdm(files, desc="ingest", unit=" files"):
-            _take_in(path, connection, max_tokens, count_tokens, done)
-        done.counts["files gone"] = _forget(connection, {str(path) for path in files})
-        _write(connection, files, out, done)
+        files = {
+            path: _take_in(path, connection, max_tokens, count_tokens, done)
+            for path in tqdm(paths_found, desc="ingest", unit=" files")
+        }
+        done.counts["files gone"] = _forget(connection, set(map(str, files)))
+        _write(files, out, done)
     return done
 
 
-def _files(paths: Sequence[Path]) -> Iterator[Path]:
+def _files(paths: Sequence[Path], out: Path) -> Iterator[Path]:
     """Yield the files of all paths, each once, hidden ones and the run's own left out."""
-    seen: set[Path] = set()
+    seen = {out.resolve()}
+    store = f"{out.resolve()}{STORE_SUFFIX}"
     for path in paths:
         if not path.exists():
             raise IngestionError(f"{path} does not exist; name a file or a folder")
@@ -98,7 +99,8 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         for file in found:
             inside = file.relative_to(path).parts if path.is_dir() else ()
             resolved = file.resolve()
-            if resolved not in seen and not any(part.startswith(".") for part in inside):
+            is_left_out = resolved in seen or str(resolved).startswith(store)
+            if not is_left_out and not any(part.startswith(".") for part in inside):
                 seen.add(resolved)
                 yield resolved
 
@@ -131,25 +133,20 @@ def _take_in(
     max_tokens: int,
     count_tokens: CountTokens,
     done: Ingested,
-) -> None:
-    """Read a file if it changed."""
-    status = path.stat()
-    known = _known(connection, path)
-    if known and (known.size, known.modified) == (status.st_size, status.st_mtime_ns):
-        file, read = known, False
-    else:
-        sha256 = _sha256(path)
-        read = known is None or known.sha256 != sha256
-        problem, notes, chunks = (
-            _read(path, status.st_size, max_tokens, count_tokens)
-            if read or known is None
-            else (known.problem, known.notes, known.chunks)
-        )
-        file = _File(status.st_size, status.st_mtime_ns, sha256, problem, notes, chunks)
-        row = (str(path), file.size, file.modified, sha256, problem, json.dumps(notes),
-               json.dumps([asdict(chunk) for chunk in chunks], ensure_ascii=False))  # fmt: skip
-        with connection:
-            connection.execute("REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+) -> _File:
+    """Return what a file holds, read now if it changed, and count it."""
+    status, read = path.stat(), False
+    size, modified = status.st_size, status.st_mtime_ns
+    file = _known(connection, path)
+    if file is None or (file.size, file.modified) != (size, modified):
+        sha256 = file_sha256(path)
+        if file is not None and file.sha256 == sha256:
+            file = replace(file, size=size, modified=modified)
+        else:
+            read = True
+            told = _read(path, size, max_tokens, count_tokens)
+            file = _File(size, modified, sha256, *told)
+        _keep(connection, path, file)
     if file.problem:
         done.counts["files left out"] += 1
         done.problems[str(path)] = file.problem
@@ -157,14 +154,14 @@ def _take_in(
         done.counts["files read" if read else "files unchanged"] += 1
     if file.notes:
         done.notes[str(path)] = file.notes
+    return file
 
 
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(_READ):
-            digest.update(part)
-    return digest.hexdigest()
+def _keep(connection: sqlite3.Connection, path: Path, file: _File) -> None:
+    chunks = json.dumps([asdict(chunk) for chunk in file.chunks], ensure_ascii=False)
+    row = (str(path), file.size, file.modified, file.sha256, file.problem, json.dumps(file.notes))
+    with connection:
+        connection.execute("REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, chunks))
 
 
 def _read(
@@ -206,33 +203,30 @@ def _forget(connection: sqlite3.Connection, there: set[str]) -> int:
     return len(gone)
 
 
-def _write(
-    connection: sqlite3.Connection, files: Sequence[Path], out: Path, done: Ingested
-) -> None:
+def _write(files: Mapping[Path, _File], out: Path, done: Ingested) -> None:
     """Write the corpus, whole or not at all. Raises IngestionError where there is no passage."""
-    own: dict[str, tuple[str, str, Path]] = {}
+    first: dict[str, tuple[Path, Chunk]] = {}
     with atomic_write(out) as handle:
-        for path in files:
-            known = _known(connection, path)
-            for chunk in known.chunks if known else ():
-                first = own.setdefault(chunk.id, (chunk.title, chunk.text, path))
-                if first[2] is not path or first[:2] != (chunk.title, chunk.text):
-                    if first[:2] != (chunk.title, chunk.text):
-                        raise IngestionError(
-                            f"{path} gives the id '{chunk.id}' to another text than {first[2]}; "
-                            "give each record an id of its own"
-                        )
-                    done.counts["passages that came again"] += 1
-                    continue
+        for path, chunk in ((path, chunk) for path, file in files.items() for chunk in file.chunks):
+            if chunk.id not in first:
+                first[chunk.id] = path, chunk
                 handle.write(json.dumps(_record(chunk, path), ensure_ascii=False) + "\n")
-        if not own:
+                continue
+            there, earlier = first[chunk.id]
+            if (earlier.title, earlier.text) != (chunk.title, chunk.text):
+                raise IngestionError(
+                    f"{path} gives the id '{chunk.id}' to another text than {there}; "
+                    "give each record an id of its own"
+                )
+            done.counts["passages that came again"] += 1
+        if not first:
             kinds = ", ".join(READERS)
             why = "; ".join(f"{path}: {why}" for path, why in list(done.problems.items())[:5])
             raise IngestionError(
                 f"none of {len(files)} files holds a text that can be read ({kinds})"
                 f"{': ' if why else ''}{why}"
             )
-    done.counts["passages"] = len(own)
+    done.counts["passages"] = len(first)
 
 
 def _record(chunk: Chunk, path: Path) -> dict[str, Any]:

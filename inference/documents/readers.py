@@ -169,13 +169,14 @@ def _table_file(path: Path) -> Iterator[Document]:
 
 
 def _records_file(path: Path) -> Iterator[Document]:
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield _record(line, number, path)
+    text, notes = _decoded(path)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield _record(line, number, path, notes)
+            notes = ()  # of the file, told once
 
 
-def _record(line: str, number: int, path: Path) -> Document:
+def _record(line: str, number: int, path: Path, notes: tuple[str, ...]) -> Document:
     """Return the document of one record: `text`, and where they are given `title` and `id`."""
     try:
         record = json.loads(line)
@@ -187,7 +188,7 @@ def _record(line: str, number: int, path: Path) -> Document:
             f'line {number} holds no text; write {{"title": "...", "text": "..."}}'
         )
     title, own = record.get("title") or f"{path.stem} {number}", record.get("id") or ""
-    return Document(one_line(str(title)), list(_paragraphs(text)), id=str(own))
+    return Document(one_line(str(title)), list(_paragraphs(text)), id=str(own), notes=notes)
 
 
 READERS: dict[str, Reader] = {

@@ -218,6 +218,21 @@ def test_the_same_text_twice_is_one_passage(tmp_path: Path) -> None:
     assert record["file"] == str(tmp_path / "one" / "same.txt")
 
 
+def test_a_text_that_a_file_repeats_is_one_passage_too(tmp_path: Path) -> None:
+    section = "# Note\n\nAs above.\n\n"
+    (tmp_path / "notes.md").write_text(f"{section}# Other\n\nAnother.\n\n{section}")
+    done = take_in(tmp_path / "notes.md", out=tmp_path / "corpus.jsonl")
+    assert (done.counts["passages"], done.counts["passages that came again"]) == (2, 1)
+    assert len(records(tmp_path / "corpus.jsonl")) == 2
+
+
+def test_a_corpus_inside_the_folder_is_not_read_itself(folder: Path) -> None:
+    for _ in range(2):
+        done = take_in(folder, out=folder / "corpus.jsonl")
+        assert not done.problems
+        assert done.counts["files read"] + done.counts["files unchanged"] == 7
+
+
 def test_one_id_for_two_texts_is_refused(tmp_path: Path) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         line = json.dumps({"id": "7", "title": "T", "text": f"Of {name}."})
@@ -294,6 +309,11 @@ def test_broken_letters_are_replaced_and_counted(tmp_path: Path) -> None:
     done = take_in(path, out=tmp_path / "corpus.jsonl")
     assert done.notes == {str(path): ["1 characters that are no UTF-8 were replaced"]}
     assert records(tmp_path / "corpus.jsonl")[0]["text"].startswith("Café au lait. Caf")
+    lines = tmp_path / "latin.jsonl"
+    lines.write_bytes('{"text": "Café."}\n{"text": "Noir."}\n'.encode("latin-1"))
+    assert [document.notes for document in read_documents(lines)] == [
+        ("1 characters that are no UTF-8 were replaced",), ()
+    ]  # fmt: skip
     for encoding in ("utf-8-sig", "utf-16"):
         path.write_text(RADIUM, encoding=encoding)
         [document] = read_documents(path)
