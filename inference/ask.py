@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from common.commands import command_parser
 from common.tables import emit_json, print_table
@@ -25,6 +26,8 @@ from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.retrieval.passages import load_corpus
 from models.formats.records import QuestionRecord
 from models.formats.triples import format_triple
+
+NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,16 +43,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _ask(arguments: argparse.Namespace, options: LoopOptions, corpus: Path | None) -> Trace:
+async def _ask(question: str, options: LoopOptions, corpus: Path | None) -> Trace:
     passages = load_corpus(corpus) if corpus and LOOPS[options.loop].searches_corpus else []
     opened = open_loop(options, passages)
     try:
-        return await opened.loop.answer(QuestionRecord("question", arguments.question, ""))
+        return await opened.loop.answer(QuestionRecord("question", question, ""))
     finally:
         await opened.close()
 
 
-def show_trace(trace: Trace, places: Mapping[str, str] | None = None) -> None:
+def show_trace(trace: Trace, places: Mapping[str, str] = NOWHERE) -> None:
     """Print a trace for a person to read. places: where passages stand, by their ids."""
     for number, step in enumerate(trace.steps, start=1):
         titles = ", ".join(passage.title for passage in step.passages)
@@ -71,8 +74,8 @@ def show_trace(trace: Trace, places: Mapping[str, str] | None = None) -> None:
         ["seconds", ", ".join(f"{k} {v:.1f}" for k, v in bill.seconds.items())],
     ]
     cited = [c.passage for step in trace.steps for c in step.citations if c]
-    if found := [name for name in dict.fromkeys(cited) if name in (places or {})]:
-        rows.insert(2, ["sources", "\n".join((places or {})[name] for name in found)])
+    if found := [places[name] for name in dict.fromkeys(cited) if name in places]:
+        rows.insert(2, ["sources", "\n".join(found)])
     print_table("Answer", ["", ""], rows)
 
 
@@ -92,7 +95,7 @@ def main() -> None:
         show_ingested(own.ingested)
         corpus, places = own.path, dict(places_of(own.path))
         options = replace(options, index=options.index or own.index)
-    trace = asyncio.run(_ask(arguments, options, corpus))
+    trace = asyncio.run(_ask(arguments.question, options, corpus))
     show_trace(trace, places)
     if arguments.json:
         emit_json(trace.to_json())

@@ -30,7 +30,8 @@ def in_form(step: HistoryStep, passages: Sequence[PassageRecord], form: Form) ->
     texts = tuple(passage_text(passage.title, passage.text) for passage in passages)
     if form == "passages":
         return HistoryStep(step.subquery, (), texts)
-    stated = [_stated(triple, passages) for triple in step.triples]
+    grounds = [(p.title, Grounding(p.title, split_sentences(p.text))) for p in passages]
+    stated = [_stated(triple, grounds) for triple in step.triples]
     if form == "triplets":
         blocks = [_block(triple, s) for triple, (_, s) in zip(step.triples, stated, strict=True)]
         return HistoryStep(step.subquery, (), tuple(blocks))
@@ -38,12 +39,14 @@ def in_form(step: HistoryStep, passages: Sequence[PassageRecord], form: Form) ->
     return replace(step, texts=(*sentences, *(texts if form == "full" else ())))
 
 
-def _stated(triple: Triple, passages: Sequence[PassageRecord]) -> tuple[str, str]:
-    """Return the title and the sentence that state a triple, of the first passage that does."""
-    for passage in passages:
-        grounding = Grounding(passage.title, split_sentences(passage.text))
+def _stated(triple: Triple, grounds: Sequence[tuple[str, Grounding]]) -> tuple[str, str]:
+    """Return the title and the sentence that state a triple, of the first passage that does.
+
+    grounds: the passages' titles and sentences.
+    """
+    for title, grounding in grounds:
         if sentence := grounding.sentence_of(triple):
-            return passage.title, sentence
+            return title, sentence
     return "", ""
 
 

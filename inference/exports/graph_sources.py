@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common.errors import RecordError, UserError
 from inference.indexes.hierarchy.store import HierarchyStore
-from inference.indexes.propositions.parts import DOCUMENTS_FILE, PREFIX, Document
+from inference.indexes.propositions.parts import DOCUMENTS_FILE, part_folders, read_documents
 from models.formats.records import TriplesSample, read_records
 from models.formats.triples import Triple
 
@@ -43,19 +43,18 @@ def of_extraction(path: Path) -> Iterator[tuple[Triple, str]]:
 def of_propositions(folder: Path) -> Iterator[tuple[Triple, str]]:
     """Yield the triples of an index of `build_propositions.py`.
 
-    Raises GraphSourceError for another folder, RecordError for a line that is none.
+    Raises GraphSourceError for another folder, PropositionIndexError and RecordError for a part
+    that cannot be read.
     """
-    files = sorted(folder.glob(f"{PREFIX}*/{DOCUMENTS_FILE}"))
-    if not files:
+    parts = part_folders(folder)
+    if not parts:
         raise GraphSourceError(
             f"{folder} holds no propositions: name the folder that inference/build_propositions.py "
             "wrote"
         )
-    for file in files:
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                document = Document.from_json(json.loads(line), f"{file}:{number}")
-                yield from ((triple, document.id) for triple in document.triples)
+    for part in parts:
+        for document in read_documents(part / DOCUMENTS_FILE):
+            yield from ((triple, document.id) for triple in document.triples)
 
 
 def of_hierarchy(folder: Path) -> Iterator[tuple[Triple, str]]:

@@ -52,6 +52,16 @@ class Option:
     least: int = 1
 
 
+EvidenceOption = Annotated[
+    Evidence,
+    Option(
+        "what the RAS component reads: facts alone, or full: whole triplets [C] [P] [R] of "
+        "tri_rag, facts, sentences and passages of th_rag"
+    ),
+]
+"""The annotation of `evidence`, which two loops have."""
+
+
 @dataclass(frozen=True)
 class Helper:
     """Marks a field for the folder of a trained helper; None prompts the backbone."""

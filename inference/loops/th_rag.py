@@ -13,6 +13,7 @@ from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
 from inference.indexes.hierarchy.topics import INDEXER, has_topics_of_its_own
 from inference.loops.kind import (
     Evidence,
+    EvidenceOption,
     Helper,
     LoopKind,
     LoopOptions,
@@ -276,10 +277,7 @@ class ThRagOptions(LoopOptions):
             "paper's"
         ),
     ] = ThRagSettings.name_weight
-    evidence: Annotated[
-        Evidence,
-        Option("what the RAS component reads: facts alone, or with their sentences and passages"),
-    ] = ThRagSettings.evidence
+    evidence: EvidenceOption = ThRagSettings.evidence
 
     def __post_init__(self) -> None:
         if self.topic_chooser and self.traversal != "model":

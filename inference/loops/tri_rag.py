@@ -9,6 +9,7 @@ from inference.engines.contract import Engine, Sampling
 from inference.indexes.knowledge_base.store import KnowledgeBase, KnowledgeBaseError
 from inference.loops.kind import (
     Evidence,
+    EvidenceOption,
     LoopKind,
     LoopOptions,
     LoopParts,
@@ -240,13 +241,7 @@ class TriRagOptions(LoopOptions):
     evidence_budget: Annotated[int, Option("tokens of the evidence block, tri_rag")] = (
         TriRagSettings.budget
     )
-    evidence: Annotated[
-        Evidence,
-        Option(
-            "what the RAS component reads: facts alone, or full: whole triplets [C] [P] [R] of "
-            "tri_rag, facts, sentences and passages of th_rag"
-        ),
-    ] = TriRagSettings.evidence
+    evidence: EvidenceOption = TriRagSettings.evidence
 
     def __post_init__(self) -> None:
         if self.preset == "paper" and self.selected > self.top_k:

@@ -1,10 +1,8 @@
 """The papers' prompts, word for word as the papers print them."""
 
-import os
 import re
 from difflib import SequenceMatcher
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -28,9 +26,9 @@ from models.formats.planning import History, HistoryStep
 from models.formats.query_triplets import QueryTriplet
 from models.formats.topics import Choice
 from models.formats.triples import Triple
+from tests.shared_data import shared_data_file
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))
-PAPERS = Path(__file__).resolve().parents[3] / "shared" / "papers"
 TITLES = {
     "ras": "RAS: RETRIEVAL-AND-STRUCTURING",
     "t2rag": "BEYOND CHUNKS AND GRAPHS",
@@ -61,7 +59,7 @@ def words(text: str) -> list[str]:
 @cache
 def paper(system: str) -> list[str]:
     """The words of a paper, or a skip where it is not beside the checkout."""
-    folder = Path(os.environ.get("TRIVIUM_PAPERS", PAPERS))
+    folder = shared_data_file("../papers")
     for path in sorted(folder.glob("*.txt")):
         text = path.read_text(encoding="utf-8")
         if TITLES[system] in text[:300]:

@@ -128,9 +128,11 @@ def refresh(store: HierarchyStore, encoder: SentenceEncoder, threshold: float) -
             vectors = encoder.encode([passage_text(title, text) for _, title, text in part])
             store.vectors.put_sentence_vectors([number for number, _, _ in part], vectors)
             bar.update(len(part))
-    for level in reversed(LEVELS):  # a topic may be named by its subtopics
-        counts = label_counts(placed_facts(store, encoder) if level == "topic" else store.facts())
-        _refresh_labels(store, level, counts[level], encoder, threshold)
+    subtopics = label_counts(store.facts())["subtopic"]
+    _refresh_labels(store, "subtopic", subtopics, encoder, threshold)
+    # Where the corpus names topics, it does so by the subtopics' vectors.
+    topics = label_counts(placed_facts(store, encoder))["topic"]
+    _refresh_labels(store, "topic", topics, encoder, threshold)
 
 
 def _refresh_labels(
@@ -157,7 +159,10 @@ def _refresh_labels(
 
 def placed_facts(store: HierarchyStore, encoder: SentenceEncoder) -> list[StoredFact]:
     """Return all facts, each with topics: those of the indexing model, or named from the corpus."""
-    return with_topics(store.facts(), *store.vectors.labels("subtopic", encoder.dimension))
+    facts = store.facts()
+    if all(fact.subject_topic and fact.object_topic for fact in facts):
+        return facts
+    return with_topics(facts, *store.vectors.labels("subtopic", encoder.dimension))
 
 
 def label_counts(facts: list[StoredFact]) -> dict[str, Counter[str]]:

@@ -44,8 +44,6 @@ def with_topics(
 
     names: the subtopics' keys that have vectors [n, d]; all that facts without a topic have.
     """
-    if all(fact.subject_topic and fact.object_topic for fact in facts):
-        return list(facts)
     counts = Counter(label_key(s) for f in facts for s in (f.subject_subtopic, f.object_subtopic))
     topics = topics_of_subtopics(counts, names, vectors)
     return [

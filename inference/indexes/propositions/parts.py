@@ -115,7 +115,7 @@ def read_part(folder: Path, expected: dict[str, Any]) -> Part:
     """
     about = _read_about(folder)
     _check(folder, about, expected)
-    documents = list(_read_documents(folder / DOCUMENTS_FILE))
+    documents = list(read_documents(folder / DOCUMENTS_FILE))
     try:
         vectors = np.load(folder / VECTORS_FILE, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -154,7 +154,8 @@ def _check(folder: Path, about: dict[str, Any], expected: dict[str, Any]) -> Non
             )
 
 
-def _read_documents(path: Path) -> Iterator[Document]:
+def read_documents(path: Path) -> Iterator[Document]:
+    """Yield the documents of a part. Raises PropositionIndexError, RecordError."""
     try:
         lines: Iterable[str] = path.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:
