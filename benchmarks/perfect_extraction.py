@@ -131,7 +131,7 @@ class PerfectedLoop:
         self.loop, self.perfect = loop, perfect
         self.facts, self.gold, self.corpus = facts, gold, corpus
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Answer one question."""
         reader, retriever, extractor = self.loop.reader, self.loop.retriever, self.loop.extractor
         if "extraction" in self.perfect:
@@ -141,7 +141,8 @@ class PerfectedLoop:
             retriever = SupportingRetriever(retriever, supporting)
         if "planning" in self.perfect:
             reader = AnnotatedPlanner(reader, solving_steps(record, {}))
-        return await RasLoop(reader, retriever, extractor, self.loop.settings).answer(record)
+        loop = RasLoop(reader, retriever, extractor, self.loop.settings)
+        return await loop.answer(record, trace)
 
 
 def annotated_facts(records: Sequence[QuestionRecord]) -> dict[str, list[Triple]]:

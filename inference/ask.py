@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from common.commands import command_parser
 from common.tables import emit_json, print_table
-from inference.documents.own_corpus import is_corpus_file, own_corpus, places_of
+from inference.documents.own_corpus import searched_corpus
 from inference.ingest import show as show_ingested
 from inference.loops.kind import LoopOptions
 from inference.loops.trace import Trace
@@ -89,14 +89,14 @@ def main() -> None:
     if arguments.corpus is None and LOOPS[arguments.loop].searches_corpus:
         parser.error(f"--loop {arguments.loop} searches a corpus; name it with --corpus")
     configure_logging()
-    options, corpus, places = options_from(arguments), arguments.corpus, dict[str, str]()
-    if corpus is not None and not is_corpus_file(corpus):
-        own = own_corpus(corpus)
-        show_ingested(own.ingested)
-        corpus, places = own.path, dict(places_of(own.path))
-        options = replace(options, index=options.index or own.index)
-    trace = asyncio.run(_ask(arguments.question, options, corpus))
-    show_trace(trace, places)
+    options, searched = options_from(arguments), None
+    if arguments.corpus is not None:
+        searched = searched_corpus(arguments.corpus)
+        options = replace(options, index=options.index or searched.index)
+        if searched.ingested is not None:
+            show_ingested(searched.ingested)
+    trace = asyncio.run(_ask(arguments.question, options, searched.path if searched else None))
+    show_trace(trace, searched.places if searched else NOWHERE)
     if arguments.json:
         emit_json(trace.to_json())
 

@@ -127,10 +127,10 @@ class _Noting:
         self.loop = loop
         self.last: dict[str, bool] = {}
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         newest = [False]
         _newest_spoiled.set(newest)
-        trace = await self.loop.answer(record)
+        trace = await self.loop.answer(record, trace)
         self.last[record.id] = newest[0]
         return trace
 

@@ -82,6 +82,9 @@ class ScriptedEngine:
         text = self.script(request)
         for stop in request.sampling.stop:
             text = text.split(stop)[0]
+        if request.on_text is not None:
+            for word in re.findall(r"\s*\S+\s*?", text):
+                request.on_text(word)
         read = self.count_tokens(prompt_text(request)) or len(request.input_ids or ())
         return Completion(text, (), read, len(text.split()), "stop")
 

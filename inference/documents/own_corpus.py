@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,31 @@ class OwnCorpus:
     path: Path
     index: Path
     ingested: Ingested
+
+
+@dataclass(frozen=True)
+class SearchedCorpus:
+    """What a command line's --corpus comes to.
+
+    index: a folder for saved indexes; None leaves it to the command line. places: where each
+    passage stands, by its id. ingested: what was taken in, of documents.
+    """
+
+    path: Path
+    index: Path | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+    ingested: Ingested | None = None
+
+
+def searched_corpus(path: Path) -> SearchedCorpus:
+    """Return a corpus as it is, JSON Lines, or that of a file or folder of documents.
+
+    Raises IngestionError, CacheFolderError.
+    """
+    if is_corpus_file(path):
+        return SearchedCorpus(path)
+    own = own_corpus(path)
+    return SearchedCorpus(own.path, own.index, places_of(own.path), own.ingested)
 
 
 def is_corpus_file(path: Path) -> bool:

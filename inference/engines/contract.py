@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
@@ -194,6 +194,8 @@ class Request:
         reads, its keys and values made with the adapter on.
     constraint: a form that the output is held to; a text cut at max_new_tokens is its beginning.
     deadline_seconds: from the call; a request that takes longer ends with DeadlineExceededError.
+    on_text: called in the caller's event loop with each piece of the text as it is written; the
+        pieces together are the completion's text.
     """
 
     prompt: str | None = None
@@ -205,6 +207,7 @@ class Request:
     soft_prompt: str | None = None
     constraint: Constraint | None = None
     deadline_seconds: float | None = None
+    on_text: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.deadline_seconds is not None and self.deadline_seconds <= 0:

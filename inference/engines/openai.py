@@ -26,6 +26,7 @@ from inference.engines.contract import (
     TransientError,
     UnsupportedRequestError,
 )
+from inference.engines.openai_stream import STREAMED, read_stream
 
 # Request time-out, conflict, rate limit.
 TRANSIENT_STATUSES = (408, 409, 429)
@@ -216,6 +217,15 @@ class OpenAIEngine:
             raise TransientError(message, may_be_billed=True)
         return choices[0], response.usage
 
+    async def _stream(
+        self, request: Request, create: Callable[..., Awaitable[Any]], **body: Any
+    ) -> Completion:
+        assert request.on_text is not None
+        chunks = await create(model=self.model, **STREAMED, **body)
+        whole = await read_stream(chunks, request.on_text, self._where)
+        logprobs = whole.logprobs if request.sampling.logprobs else None
+        return _completion(whole.text, whole, whole.usage, logprobs)
+
     async def _chat(self, request: Request) -> Completion:
         messages: Any = [dict(message) for message in request.messages or ()]
         if request.prompt is not None:
@@ -224,6 +234,8 @@ class OpenAIEngine:
         if request.sampling.logprobs:
             options["logprobs"] = True
         create = self._client.chat.completions.create
+        if request.on_text is not None:
+            return await self._stream(request, create, messages=messages, **options)
         choice, usage = await self._send(create, messages=messages, **options)
         listed = choice.logprobs.content if choice.logprobs else None
         logprobs = [token.logprob for token in listed] if listed else None
@@ -237,6 +249,8 @@ class OpenAIEngine:
         if "response_format" in options:  # not OpenAI's own for completions; other servers take it
             options["extra_body"] = {"response_format": options.pop("response_format")}
         create = self._client.completions.create
+        if request.on_text is not None:
+            return await self._stream(request, create, prompt=request.prompt, **options)
         choice, usage = await self._send(create, prompt=request.prompt, **options)
         logprobs = list(choice.logprobs.token_logprobs or []) if choice.logprobs else None
         return _completion(choice.text, choice, usage, logprobs)

@@ -120,6 +120,7 @@ class RowState:
     """One request while it is being decoded.
 
     matcher: of its constraint. abandoned: whether nobody waits for its outcome any more.
+    on_tokens: hears of each token as it comes.
     """
 
     sampling: Sampling
@@ -127,6 +128,7 @@ class RowState:
     end_ids: frozenset[int]
     matcher: Matcher | None = None
     abandoned: Callable[[], bool] = lambda: False
+    on_tokens: Callable[[Sequence[int]], object] | None = None
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
@@ -161,6 +163,8 @@ class RowState:
             self.matcher.accept(token_id)
         if logprob is not None:
             self.logprobs.append(logprob)
+        if self.on_tokens is not None:
+            self.on_tokens([token_id])
         if token_id in self.end_ids or self._at_stop_string():
             self.finish_reason = "stop"
         elif len(self.token_ids) >= self.sampling.max_new_tokens:

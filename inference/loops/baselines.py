@@ -13,7 +13,7 @@ from inference.loops.model import (
     passages_prompt,
     search_passages,
     user_request,
-    write,
+    write_answer,
 )
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Retriever
@@ -40,9 +40,9 @@ class NoRetrievalLoop:
     def __init__(self, reader: GraphReader) -> None:
         self.reader = reader
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Answer at once."""
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         trace.answer = await self.reader.answer(History(record.question, no_retrieval=True), trace)
         return trace
 
@@ -55,15 +55,15 @@ class SingleShotLoop:
         self.retriever = retriever
         self.top_k = top_k
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Retrieve with the question and answer through the backbone's chat template."""
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         question = [record.question]
         [passages] = await search_passages(self.retriever, question, self.top_k, trace)
         trace.steps.append(TraceStep(record.question, passages))
         content = passages_prompt(record.question, passages)
         request = user_request(content, Sampling(max_new_tokens=MAX_ANSWER_TOKENS))
-        trace.answer = await write(self.engine, request, "answer", trace)
+        trace.answer = await write_answer(self.engine, request, trace)
         return trace
 
 
@@ -73,13 +73,13 @@ class IrcotLoop:
     def __init__(self, steps: PassageSteps) -> None:
         self.steps = steps
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Search with the question, then with one thought after the other.
 
         Ends at a thought that gives the answer, is empty or was had before, and after the last
         round, whose passages the answer is read from without another thought.
         """
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         thoughts: list[str] = []
         query: str | None = record.question
         while query is not None:
@@ -112,13 +112,13 @@ class ReactLoop:
     def __init__(self, steps: PassageSteps) -> None:
         self.steps = steps
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Search as the model asks until it finishes.
 
         Where it writes no action, or asks for one search too many, the answer is read from all
         passages found.
         """
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         turns: list[Turn] = []
         while True:
             text = await self.steps.think(react_prompt(record.question, turns), trace, STOP_REACT)
@@ -143,13 +143,13 @@ class SelfAskLoop:
     def __init__(self, steps: PassageSteps) -> None:
         self.steps = steps
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Ask and answer until the model gives the final answer.
 
         Where it writes neither, asks the same again, or asks one question too many, the answer is
         read from all passages found.
         """
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         answered: list[tuple[str, str]] = []
         while True:
             prompt = self_ask_prompt(record.question, answered)

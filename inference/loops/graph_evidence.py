@@ -183,7 +183,7 @@ class EvidenceGatherer:
 
     async def triples_of(self, passages: Sequence[Passage], trace: Trace) -> list[list[Triple]]:
         """Return the triples of each passage."""
-        with trace.bill.stage("extract"):
+        with trace.stage("extract"):
             return await self.extractor.extract(passages, trace.bill)
 
     async def retrieve(

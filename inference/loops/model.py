@@ -34,7 +34,7 @@ async def generate(
 
     stage: the name under which the seconds stand. Raises EngineError.
     """
-    with trace.bill.stage(stage):
+    with trace.stage(stage):
         completions = await engine.generate(requests)
     trace.bill.charge(completions)
     return [completion.text for completion in completions]
@@ -46,9 +46,21 @@ async def write(engine: Engine, request: Request, stage: str, trace: Trace) -> s
     return text.strip()
 
 
+async def write_answer(engine: Engine, request: Request, trace: Trace) -> str:
+    """Return the answer that ends a loop, stripped; empty where evidence alone is asked for.
+
+    The trace's listener hears it as it is written. Raises EngineError.
+    """
+    if trace.evidence_only:
+        return ""
+    if trace.listener is not None:
+        request = replace(request, on_text=trace.listener.writes)
+    return await write(engine, request, "answer", trace)
+
+
 async def search(trace: Trace, find: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return what `find` returns, run in a thread; the trace is charged for the seconds."""
-    with trace.bill.stage("retrieve"):
+    with trace.stage("retrieve"):
         return await asyncio.to_thread(find, *args, **kwargs)
 
 
@@ -159,7 +171,10 @@ class GraphReader:
 
     async def plan(self, history: History, trace: Trace) -> Plan | None:
         """Return the next plan; None when the model wrote none, which the trace notes."""
-        text = await self._generate("plan", history, trace, MAX_PLAN_TOKENS)
+        request = replace(
+            self._request("plan", history, trace, MAX_PLAN_TOKENS), constraint=self.plan_constraint
+        )
+        [text] = await generate(self.engine, [request], "plan", trace)
         plan = parse_plan(text).plan
         if plan is None:
             trace.notes.append(f"not a plan: {text!r}")
@@ -169,20 +184,17 @@ class GraphReader:
 
     async def answer(self, history: History, trace: Trace) -> str:
         """Return the answer over what the history holds; "" where it settles none."""
-        text = (await self._generate("answer", history, trace, self.max_answer_tokens)).strip()
+        request = self._request("answer", history, trace, self.max_answer_tokens)
+        text = await write_answer(self.engine, request, trace)
         if text.lower() != NOTHING:
             return text
         trace.notes.append("declined: what was found does not settle the question")
         return ""
 
-    async def _generate(self, task: Task, history: History, trace: Trace, tokens: int) -> str:
+    def _request(self, task: Task, history: History, trace: Trace, tokens: int) -> Request:
         reader_input = self.make_input(task, history, Sampling(max_new_tokens=tokens))
         trace.notes += [f"{task}: {note}" for note in reader_input.notes]
-        request = reader_input.request
-        if task == "plan":
-            request = replace(request, constraint=self.plan_constraint)
-        [text] = await generate(self.engine, [request], task, trace)
-        return text
+        return reader_input.request
 
 
 def passages_prompt(question: str, passages: list[Passage]) -> str:
@@ -247,7 +259,7 @@ class PassageSteps:
         shown = list(passages)[: self.settings.max_passages]
         prompt = passages_prompt(question, shown)
         request = chat_request(prompt, self.settings.max_answer_tokens)
-        return await write(self.engine, request, "answer", trace)
+        return await write_answer(self.engine, request, trace)
 
 
 def distinct_passages(trace: Trace) -> list[Passage]:

@@ -64,13 +64,13 @@ class RasLoop:
         self.extractor = extractor
         self.settings = settings
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Plan and retrieve until the planner has enough, then answer.
 
         The loop ends at [SUFFICIENT], at the last round, at a plan that cannot be read, or with
         `stop_at_repeat` at a subquery that was asked before.
         """
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         subquery = await self._first_subquery(trace)
         while subquery:
             trace.steps.append(await self._retrieve(subquery, trace))
@@ -124,7 +124,7 @@ async def extract_step(
 
     max_triples: 0 for all triples of the passages, as they come, also where the trace has them.
     """
-    with trace.bill.stage("extract"):
+    with trace.stage("extract"):
         whole = same_question(subquery, trace.question)
         found = await extractor.extract(passages, trace.bill, subquery, whole=whole)
     trace.cut_passages.update(passage.id for passage in extractor.cut(passages, subquery))
@@ -178,12 +178,12 @@ class StaticRasLoop:
         self.max_triples = max_triples
         self.rounds = rounds
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Structure the record's context and answer. Raises ValueError when it has none."""
         passages = context_passages(record)
         if not passages:
             raise ValueError(f"question {record.id}: ras_static needs passages in 'context'")
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         for part in _shared_out(passages, self.rounds):
             step = await extract_step(
                 record.question, part, trace, self.extractor, self.max_triples

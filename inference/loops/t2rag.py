@@ -17,7 +17,7 @@ from inference.indexes.propositions.index import (
 )
 from inference.indexes.propositions.parts import PropositionIndexError
 from inference.loops.kind import Helper, LoopKind, LoopOptions, LoopParts, Option
-from inference.loops.model import GraphReader, chat_request, passages_prompt, search, write
+from inference.loops.model import GraphReader, chat_request, passages_prompt, search, write_answer
 from inference.loops.t2rag_steps import (
     CLUE_PROMPTS,
     FUZZY,
@@ -87,11 +87,11 @@ class T2RagLoop:
         self.settings = settings
         self.reader = reader
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Algorithm 1. A question that gives no triplet is answered over the passages behind what
         its own embedding finds.
         """
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         triplets = await self._decompose(trace)
         if not triplets:
             trace.notes.append("no triplet to resolve: answered over passages")
@@ -166,7 +166,7 @@ class T2RagLoop:
 
     async def _generate(self, prompt: str, trace: Trace) -> str:
         request = chat_request(prompt, self.settings.max_answer_tokens)
-        return await write(self.engine, request, "answer", trace)
+        return await write_answer(self.engine, request, trace)
 
 
 def _as_history(triplets: list[QueryTriplet], trace: Trace) -> History:

@@ -22,7 +22,7 @@ from inference.loops.kind import (
     OptionsError,
     Prompts,
 )
-from inference.loops.model import GraphReader, ModelSteps, search
+from inference.loops.model import GraphReader, ModelSteps, chat_request, search, write_answer
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
@@ -134,9 +134,9 @@ class ThRagLoop:
         self.reader = reader
         self.offers = TopicOffers(index, settings.topics, settings.subtopics, settings.shortlist)
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Choose topics and subtopics, gather sentences, answer."""
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         scored = await search(trace, self.index.score, record.question)
         step = TraceStep(record.question)
         trace.steps.append(step)
@@ -241,8 +241,7 @@ class ThRagLoop:
         if settings.prompts == "paper":
             write_prompt = paper_evidence_answer
         prompt = write_prompt(trace.question, text, long_form)
-        written = await self.steps.ask("answer", "", prompt, trace, settings.max_answer_tokens)
-        return written.strip()
+        return await write_answer(engine, chat_request(prompt, settings.max_answer_tokens), trace)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Every retrieval loop: a question in, a trace out, with every step, the graph and the bill."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +39,18 @@ class TraceStep:
     texts: list[str] = field(default_factory=list)
 
 
+class TraceListener(Protocol):
+    """Whoever follows an answer while it is made."""
+
+    def begins(self, stage: str) -> None:
+        """Hear that a stage begins; all that came before it stands in the trace."""
+        ...
+
+    def writes(self, text: str) -> None:
+        """Hear a piece of the answer as the model writes it."""
+        ...
+
+
 @dataclass
 class Trace:
     """A loop's whole answer to one question.
@@ -44,6 +58,7 @@ class Trace:
     `notes` say what a reader should know: a history that was cut, a plan that could not be read.
     `cut_passages` are the ids of those that were too long to be read whole.
     `error` is set when the loop failed; the answer is then empty.
+    `evidence_only` leaves the answer unwritten: the steps are what is asked for.
     """
 
     question: str
@@ -53,6 +68,16 @@ class Trace:
     bill: Bill = field(default_factory=Bill)
     error: str | None = None
     cut_passages: set[str] = field(default_factory=set)
+    evidence_only: bool = False
+    listener: TraceListener | None = None
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Bill the seconds of a block under a stage's name, of which the listener hears first."""
+        if self.listener is not None:
+            self.listener.begins(name)
+        with self.bill.stage(name):
+            yield
 
     @property
     def graph(self) -> list[Triple]:
@@ -68,7 +93,7 @@ class Trace:
         return {
             "question": self.question,
             "answer": self.answer,
-            "steps": [_step_json(step) for step in self.steps],
+            "steps": [step_json(step) for step in self.steps],
             "graph": [_triple_json(triple) for triple in self.graph],
             "notes": self.notes,
             **({"cut_passages": len(self.cut_passages)} if self.cut_passages else {}),
@@ -89,7 +114,8 @@ def _triple_json(triple: Triple) -> list[str]:
     return [triple.subject, triple.predicate, triple.object]
 
 
-def _step_json(step: TraceStep) -> dict[str, Any]:
+def step_json(step: TraceStep) -> dict[str, Any]:
+    """Return a step as a JSON object; passages by id and title."""
     found = [_triple_json(triple) for triple in step.propositions]
     return {
         "subquery": step.subquery,
@@ -105,10 +131,11 @@ def _step_json(step: TraceStep) -> dict[str, Any]:
 class Loop(Protocol):
     """Answers questions; one instance serves many coroutines at once."""
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Answer one question; raises EngineError when the model cannot be reached.
 
         Only the question is read, and `context` by loops over given passages; never the answer
-        or the annotations.
+        or the annotations. trace: of this question, to write into and return; a new one where
+        none is given.
         """
         ...

@@ -16,7 +16,7 @@ from inference.loops.kind import (
     Option,
     OptionsError,
 )
-from inference.loops.model import GraphReader, search, user_request, write
+from inference.loops.model import GraphReader, search, user_request, write_answer
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
@@ -168,9 +168,9 @@ class TriRagLoop:
         self.reader = reader
         self.find_source = find_source
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Retrieve with the question, or hop by hop as the planner asks, then answer."""
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         triplets: list[ConditionTriplet] = []
         query = record.question
         while query:
@@ -228,7 +228,7 @@ class TriRagLoop:
         evidence = fit_evidence(triplets, self.settings.budget, self.engine.count_tokens)
         content = evidence_prompt(trace.question, evidence.text)
         request = user_request(content, Sampling(max_new_tokens=self.settings.max_answer_tokens))
-        return await write(self.engine, request, "answer", trace)
+        return await write_answer(self.engine, request, trace)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from inference.loops.graph_evidence import (
     QuestionGraph,
 )
 from inference.loops.kind import Helper, LoopKind, LoopOptions, LoopParts, Option
-from inference.loops.model import GraphReader, ModelSteps
+from inference.loops.model import GraphReader, ModelSteps, chat_request, write_answer
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.open_retriever import reciprocal_rank_fusion
 from inference.retrieval.passages import Hit, Passage
@@ -99,12 +99,12 @@ class TrigNavLoop:
         )
         self.solver = ChainSolver(steps, evidence, solving)
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Judge what is missing, solve it as sub-questions at once, answer from what was found.
 
         Declines without a call where no sub-question was solved.
         """
-        trace, shared = Trace(record.question), QuestionGraph()
+        trace, shared = trace or Trace(record.question), QuestionGraph()
         missing, passages = [SubQuestion(record.question)], list[Passage]()
         if self.settings.judge and self.settings.decompose:
             passages, recalled = await self._look_up(trace)
@@ -185,14 +185,13 @@ class TrigNavLoop:
 
     async def _answer_directly(self, passages: Sequence[Passage], trace: Trace) -> str:
         """Return the answer where nothing is missing: over the passages, as in direct retrieval."""
-        tokens = self.settings.max_answer_tokens
         if self.reader is not None:
             known = await self._known_triples(passages, self.settings.max_known, trace)
             step = HistoryStep(trace.question, tuple(known))
             return await self.reader.answer(History(trace.question, (step,)), trace)
         evidence = "\n".join(passage_text(passage.title, passage.text) for passage in passages)
         prompt = evidence_answer_prompt(trace.question, evidence)
-        return (await self.steps.ask("answer", "", prompt, trace, tokens)).strip()
+        return await self._write_answer(prompt, trace)
 
     async def _answer_from(
         self, chains: Sequence[SolvedChain], passages: Sequence[Passage], trace: Trace
@@ -216,9 +215,11 @@ class TrigNavLoop:
             steps += [HistoryStep(answer.question, _as_facts(answer)) for answer in answers]
             return await self.reader.answer(History(trace.question, tuple(steps)), trace)
         prompt = sub_answers_prompt(trace.question, answers, known)
-        tokens = self.settings.max_answer_tokens
-        written = await self.steps.ask("answer", SUB_ANSWERS_INSTRUCTION, prompt, trace, tokens)
-        return written.strip()
+        return await self._write_answer(f"{SUB_ANSWERS_INSTRUCTION}\n\n{prompt}", trace)
+
+    async def _write_answer(self, prompt: str, trace: Trace) -> str:
+        request = chat_request(prompt, self.settings.max_answer_tokens)
+        return await write_answer(self.steps.engine, request, trace)
 
 
 def _as_facts(answer: SubAnswer) -> tuple[Triple, ...]:

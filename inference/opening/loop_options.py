@@ -26,17 +26,28 @@ def loop_name(text: str) -> str:
         raise ArgumentTypeError(str(error)) from error
 
 
-def add_loop_arguments(parser: ArgumentParser, several: bool = False) -> None:
+def add_loop_arguments(
+    parser: ArgumentParser, several: bool = False, required: bool = True
+) -> None:
     """Options of all loops with their defaults, the same for every command that runs a loop.
 
-    several: `--loops` with a list in place of `--loop`. What is not given is not in the namespace:
+    several: `--loops` with a list in place of `--loop`. required: whether one must be named there;
+    else the list is empty where none is. What is not given is not in the namespace:
     a preset decides it, see `options_from`.
     """
     parser.set_defaults(loop=LoopOptions.loop)
     add = parser.add_argument
     if several:
         text = "which loops answer, in turn"
-        add("--loops", nargs="+", required=True, type=loop_name, choices=LOOPS, help=text)
+        add(
+            "--loops",
+            nargs="+",
+            required=required,
+            type=loop_name,
+            choices=LOOPS,
+            default=[],
+            help=text,
+        )
     else:
         text = "which loop answers (default: %(default)s)"
         add("--loop", type=loop_name, choices=LOOPS, help=text)

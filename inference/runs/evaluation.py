@@ -48,12 +48,13 @@ async def run_questions(
 
     async def answer(record: QuestionRecord) -> Trace:
         async with gate:
+            trace = Trace(record.question)
             try:
-                trace = await loop.answer(record)
+                trace = await loop.answer(record, trace)
             except Exception as error:
                 # One question's failure is recorded, not every other's loss.
                 logger.warning("question %s failed: %s", record.id, error)
-                trace = Trace(record.question, error=f"{type(error).__name__}: {error}")
+                trace.answer, trace.error = "", f"{type(error).__name__}: {error}"
         if on_done is not None:
             on_done(record, trace)
         return trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,21 +101,28 @@ def of_engine_error(error: EngineError, prompt_field: str) -> ApiError:
     return ApiError(status, message, prompt_field if code == TOO_LONG else None, code, headers)
 
 
-def models_answer(names: Mapping[str, str | None], started: int) -> dict[str, Any]:
+def models_answer(
+    names: Mapping[str, str | None], loops: Iterable[str], started: int
+) -> dict[str, Any]:
     """Return the list of what can be asked; `names`: adapters by name, None for the backbone.
 
-    An adapter's `parent` is the backbone, as vLLM has it.
+    An adapter's `parent` is the backbone, as vLLM has it. A loop is asked by chats alone and a
+    component by completions, so the two may share a name, which is then listed once.
     """
     backbone = next(name for name, adapter in names.items() if adapter is None)
+    kinds = {
+        name: "backbone" if adapter is None else "component" for name, adapter in names.items()
+    }
     data = [
         {
             "id": name,
             "object": "model",
             "created": started,
             "owned_by": "trivium",
-            "parent": None if adapter is None else backbone,
+            "parent": None if name == backbone else backbone,
+            "kind": kind,
         }
-        for name, adapter in names.items()
+        for name, kind in (kinds | dict.fromkeys(loops, "loop")).items()
     ]
     return {"object": "list", "data": data}
 
@@ -131,7 +138,7 @@ def completion_answer(model: str, done: Sequence[Completion]) -> dict[str, Any]:
         }
         for index, one in enumerate(done)
     ]
-    return _answer("cmpl", "text_completion", model, choices, done)
+    return Envelope("cmpl", "text_completion", model).body(choices, usage=usage_of(done))
 
 
 def chat_answer(model: str, done: Sequence[Completion]) -> dict[str, Any]:
@@ -145,29 +152,36 @@ def chat_answer(model: str, done: Sequence[Completion]) -> dict[str, Any]:
         }
         for index, one in enumerate(done)
     ]
-    return _answer("chatcmpl", "chat.completion", model, choices, done)
+    return Envelope("chatcmpl", "chat.completion", model).body(choices, usage=usage_of(done))
 
 
-def _answer(
-    prefix: str,
-    kind: str,
-    model: str,
-    choices: list[dict[str, Any]],
-    done: Sequence[Completion],
-) -> dict[str, Any]:
-    read = sum(one.input_tokens for one in done)
-    written = sum(one.output_tokens for one in done)
+class Envelope:
+    """The fields around the choices of an answer, which all chunks of a streamed one share."""
+
+    def __init__(self, prefix: str, kind: str, model: str) -> None:
+        self._fields = {
+            "id": f"{prefix}-{uuid.uuid4().hex}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": model,
+        }
+
+    def body(self, choices: Sequence[Mapping[str, Any]], **beside: Any) -> dict[str, Any]:
+        """Return a whole body or one chunk; `beside` stands next to the choices."""
+        return {**self._fields, "choices": list(choices), **beside}
+
+
+def usage_of(done: Sequence[Completion]) -> dict[str, int]:
+    """Return the tokens of completions."""
+    return usage(sum(one.input_tokens for one in done), sum(one.output_tokens for one in done))
+
+
+def usage(read: int, written: int) -> dict[str, int]:
+    """Return OpenAI's usage object."""
     return {
-        "id": f"{prefix}-{uuid.uuid4().hex}",
-        "object": kind,
-        "created": int(time.time()),
-        "model": model,
-        "choices": choices,
-        "usage": {
-            "prompt_tokens": read,
-            "completion_tokens": written,
-            "total_tokens": read + written,
-        },
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
     }
 
 

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from inference.serving.answers import ApiError, Counts
+from inference.serving.answers import ApiError
+from inference.serving.metrics import Metrics
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class AllowedHosts:
         return address.is_loopback or address in self._addresses or address == address_of(reached)
 
 
-def failures_as_json(counts: Counts, max_body_bytes: int) -> Middleware:
+def failures_as_json(metrics: Metrics, max_body_bytes: int) -> Middleware:
     """Makes every failure an error object, and counts it."""
 
     @web.middleware
@@ -70,10 +71,10 @@ def failures_as_json(counts: Counts, max_body_bytes: int) -> Middleware:
             logger.exception("a request failed")
             error = ApiError(500, "internal error; the server's log has it", code="internal")
         if error.status >= 500:
-            counts.failed += 1
+            metrics.failed()
             logger.warning("%s %d: %s", request.path, error.status, error.message)
         else:
-            counts.refused += 1
+            metrics.refused()
         return web.json_response(error.body(), status=error.status, headers=error.headers)
 
     return answer

@@ -9,17 +9,18 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from inference.engines.contract import Constraint, Request, Sampling
-from inference.engines.openai import MOST_STOP_STRINGS
+from inference.engines.openai import MOST_STOP_STRINGS, TOO_LONG
 from inference.serving.answers import ApiError
+from inference.serving.conversation import Asked, is_background_task, turns_of
+from models.formats.planning import one_line
 from models.formats.triples import Triple
 
 # They change no output.
-PASSED_OVER = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key"})
+PASSED_OVER = frozenset({"user", "safety_identifier", "prompt_cache_key"})
 # Values that ask for what is done anyway.
 NEUTRAL: Mapping[str, Any] = {
     "n": 1,
     "best_of": 1,
-    "stream": False,
     "echo": False,
     "store": False,
     "frequency_penalty": 0,
@@ -33,13 +34,14 @@ TENSORS = "no tensors are read from the network; send text or ids, and subgraphs
 REMEDIES: Mapping[str, str] = {
     "n": "send the prompt several times, each with a seed of its own",
     "best_of": "send the prompt several times and choose",
-    "stream": "an answer comes whole; leave stream out",
     "echo": "put the prompt in front of the answer yourself",
     "prompt_logprobs": "only generated tokens have log-probabilities; leave it out",
     "logit_bias": "hold the output by structured_outputs",
     "tools": "hold the output by structured_outputs",
 }
 MOST_PROMPTS = 1024
+# A planner's context is some thousand tokens, and no question of a person is so long.
+MOST_QUESTION_CHARACTERS = 4000
 MOST_NEW_TOKENS = 2**31 - 1
 # Below it, logits / temperature leave float32.
 LEAST_TEMPERATURE = 0.01
@@ -47,7 +49,8 @@ LEAST_TEMPERATURE = 0.01
 SHAPES = {
     "model": "the name of a model, see GET /v1/models",
     "prompt": f"a text, token ids, or a list of 1 to {MOST_PROMPTS} of either",
-    "messages": "a list of {role, content}; role is system, user or assistant, content a text",
+    "messages": "a list of {role, content}; role is system, developer, user or assistant, content "
+    "a text or a list of {type: text, text}",
     "stop": f"a text or a list of at most {MOST_STOP_STRINGS}, none of them empty",
     "subgraphs": "a list of graphs, each a list of [subject, predicate, object], no field empty",
     "structured_outputs": "{regex: text}, {json: schema} or {grammar: text}",
@@ -114,11 +117,41 @@ class ResponseFormat(Part):
     json_schema: NamedSchema | None = None
 
 
-class Message(Part):
-    """One turn of a chat."""
+class TextPart(Part):
+    """A piece of a message's content."""
 
-    role: Literal["system", "user", "assistant"]
-    content: str
+    type: Literal["text"]
+    text: str
+
+
+class Message(Part):
+    """One turn of a chat; what a server said beside its content may come back with it."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | tuple[TextPart, ...]
+    name: str | None = None
+    reasoning_content: str | None = None
+    annotations: list[Any] | None = None
+    refusal: None = None
+
+    @property
+    def text(self) -> str:
+        """Return the content in one piece."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.content)
+
+    @property
+    def as_read(self) -> dict[str, str]:
+        """Return the message for a chat template, which knows no developer."""
+        return {"role": "system" if self.role == "developer" else self.role, "content": self.text}
+
+
+class StreamOptions(Part):
+    """OpenAI's field of this name; `include_obfuscation` pads chunks, which is not done."""
+
+    include_usage: bool = False
+    include_obfuscation: bool = False
 
 
 class Body(BaseModel):
@@ -138,6 +171,13 @@ class Body(BaseModel):
     structured_outputs: StructuredOutputs | None = None
     response_format: ResponseFormat | None = None
     deadline_seconds: float | None = Field(None, gt=0)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+    @property
+    def wants_usage_chunk(self) -> bool:
+        """Return whether a stream ends with a chunk of usage alone."""
+        return self.stream_options is not None and self.stream_options.include_usage
 
     def options(self, adapter: str | None, deadline_seconds: float | None) -> dict[str, Any]:
         """Return what every request of this body has beside its prompt. Raises ApiError."""
@@ -158,6 +198,9 @@ class Body(BaseModel):
             message = f"temperature: 0, or at least {LEAST_TEMPERATURE}; 0 is greedy"
             raise ApiError(400, message, "temperature")
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop or ()
+        if self.stream and self.wants_logprobs():
+            message = "logprobs: not in a stream; leave one of the two out"
+            raise ApiError(400, message, "logprobs", "unsupported_parameter")
         return Sampling(
             self._new_tokens(),
             temperature,
@@ -176,6 +219,10 @@ class Body(BaseModel):
 
     def wants_logprobs(self) -> bool:
         """Return whether the log-probabilities of the generated tokens are asked for."""
+        raise NotImplementedError
+
+    def requests(self, adapter: str | None, deadline_seconds: float | None) -> list[Request]:
+        """Return a request for each prompt. Raises ApiError."""
         raise NotImplementedError
 
     def _constraint(self) -> Constraint | None:
@@ -216,6 +263,8 @@ class ChatBody(Body):
     """Of POST /v1/chat/completions."""
 
     messages: Annotated[tuple[Message, ...], Field(min_length=1)]
+    metadata: dict[str, Any] | None = None
+    evidence_only: bool | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=0)
 
@@ -225,11 +274,45 @@ class ChatBody(Body):
 
     def requests(self, adapter: str | None, deadline_seconds: float | None) -> list[Request]:
         """Return the one request of a chat."""
-        messages = tuple({"role": each.role, "content": each.content} for each in self.messages)
+        if self.evidence_only and not self.is_background_task:
+            message = "evidence_only: only a loop has evidence; leave it out"
+            raise ApiError(400, message, "evidence_only", "unsupported_parameter")
+        messages = tuple(each.as_read for each in self.messages)
         return [Request(messages=messages, **self.options(adapter, deadline_seconds))]
 
+    @property
+    def is_background_task(self) -> bool:
+        """Return whether a client asks for itself, such as for a title: no question for a loop."""
+        return bool((self.metadata or {}).get("task")) or is_background_task(self.messages[-1].text)
 
-BodyT = TypeVar("BodyT", bound=Body)
+    def asked(self, deadline_seconds: float | None) -> Asked:
+        """Return the question that the last message is to a loop. Raises ApiError.
+
+        A loop has its own settings: how many tokens, and how they are chosen, is passed over.
+        """
+        for name in ("soft_prompt", "subgraphs", "structured_outputs", "stop"):
+            if getattr(self, name) is not None:
+                message = f"{name}: not for a loop, which writes by its own settings; leave it out"
+                raise ApiError(400, message, name, "unsupported_parameter")
+        if self.wants_logprobs() or _response_schema(self.response_format) is not None:
+            name = "logprobs" if self.wants_logprobs() else "response_format"
+            message = f"{name}: not for a loop; leave it out"
+            raise ApiError(400, message, name, "unsupported_parameter")
+        last = self.messages[-1]
+        question = one_line(last.text)
+        if last.role != "user" or not question:
+            message = "messages: the last one is the question; give it the role user and a text"
+            raise ApiError(400, message, "messages", "invalid_value")
+        if len(question) > MOST_QUESTION_CHARACTERS:
+            message = f"messages: the question has {len(question)} characters; a loop takes "
+            message += f"{MOST_QUESTION_CHARACTERS}. Ask in fewer words, or put texts in the corpus"
+            raise ApiError(400, message, "messages", TOO_LONG)
+        deadlines = [each for each in (self.deadline_seconds, deadline_seconds) if each]
+        turns = turns_of([(each.role, each.text) for each in self.messages[:-1]])
+        return Asked(question, tuple(turns), bool(self.evidence_only), min(deadlines, default=None))
+
+
+BodyT = TypeVar("BodyT", bound=BaseModel)
 
 
 def parse_body(kind: type[BodyT], data: bytes) -> BodyT:

@@ -1,46 +1,53 @@
-"""An engine behind OpenAI's protocol, from binding its port to draining at a signal."""
+"""An engine, and loops over it, behind OpenAI's protocol."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-import signal
-import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
+from pydantic import BaseModel
 
 from inference.engines.contract import (
-    Completion,
     Engine,
     EngineError,
     Health,
     InvalidRequestError,
-    Request,
 )
+from inference.indexes.extraction import RequestMaker
+from inference.loops.trace import Loop
 from inference.serving.answers import (
     RETRY_LATER,
     ApiError,
-    Counts,
     chat_answer,
     completion_answer,
     models_answer,
     of_engine_error,
 )
+from inference.serving.event_stream import EventStream
+from inference.serving.loop_chats import LoopChat
+from inference.serving.metrics import CONTENT_TYPE, Metrics
 from inference.serving.middlewares import AllowedHosts, failures_as_json, host_check, key_check
+from inference.serving.passages import PATH, CitedPassages
 from inference.serving.request_body import Body, ChatBody, CompletionBody, parse_body
+from inference.serving.streams import Bodies, component_chunks, loop_answer, loop_chunks
+from inference.serving.triples import TriplesBody, triples_answer, triples_requests_of
 
 logger = logging.getLogger(__name__)
 
-BodyT = TypeVar("BodyT", bound=Body)
+BodyT = TypeVar("BodyT", bound=BaseModel)
 MAX_BODY_BYTES = 16 * 2**20
 DEADLINE_HEADER = "X-Deadline-Seconds"
 JSON_TYPE = "application/json"
-# For answers that are written and not yet sent.
-SENDING_SECONDS = 5.0
+# More than any machine answers within a client's patience; each costs memory alone.
+MOST_RUNNING = 1024
+RETRY_WHEN_FULL = {"Retry-After": "5"}
 
 
 def model_names(backbone: str, adapters: Iterable[str]) -> dict[str, str | None]:
@@ -56,6 +63,19 @@ def model_names(backbone: str, adapters: Iterable[str]) -> dict[str, str | None]
     return {backbone: None, **names}
 
 
+@dataclass(frozen=True)
+class Served:
+    """Everything that a server offers beside the engine's models.
+
+    loops: by the name that clients give. passages: what the loops' answers cite. triples: makers
+    of requests to the text-to-triples components, by the components' names.
+    """
+
+    loops: Mapping[str, Loop] = field(default_factory=dict)
+    passages: CitedPassages = field(default_factory=lambda: CitedPassages({}))
+    triples: Mapping[str, RequestMaker] = field(default_factory=dict)
+
+
 class ModelServer:
     """Hands every request of every client to the engine at once, which batches them."""
 
@@ -67,6 +87,8 @@ class ModelServer:
         max_body_bytes: int = MAX_BODY_BYTES,
         deadline_seconds: float | None = None,
         allowed_hosts: Iterable[str] = (),
+        served: Served | None = None,
+        most_running: int = MOST_RUNNING,
     ) -> None:
         """Make the server.
 
@@ -77,20 +99,24 @@ class ModelServer:
             max_body_bytes: of one request's body, unpacked.
             deadline_seconds: the most that any request gets; None: no such limit.
             allowed_hosts: names in a Host header beside localhost and the address reached.
+            served: loops and what belongs to them.
+            most_running: requests taken and not yet answered; more are refused with 429.
         """
         self.engine = engine
         self.names = names
-        self.counts = Counts()
+        self.served = served or Served()
+        self.metrics = Metrics()
         self.running = 0
         self.draining = False
         self._middlewares = [
-            failures_as_json(self.counts, max_body_bytes),
+            failures_as_json(self.metrics, max_body_bytes),
             host_check(AllowedHosts(allowed_hosts)),
         ]
         if api_key is not None:
             self._middlewares.append(key_check(api_key))
         self._max_body_bytes = max_body_bytes
         self._deadline_seconds = deadline_seconds
+        self._most_running = most_running
         self._idle = asyncio.Event()
         self._idle.set()
         self._probe: asyncio.Task[Health] | None = None
@@ -104,9 +130,12 @@ class ModelServer:
         application.add_routes(
             [
                 web.get("/health", self._health),
+                web.get("/metrics", self._metrics),
                 web.get("/v1/models", self._models),
                 web.post("/v1/completions", self._completions),
                 web.post("/v1/chat/completions", self._chats),
+                web.post("/v1/triples", self._triples),
+                web.get(PATH + "{name:.+}", self.served.passages.answer),
             ]
         )
         return application
@@ -137,20 +166,76 @@ class ModelServer:
             body, status=200 if ok else 503, headers=None if ok else RETRY_LATER
         )
 
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
     async def _models(self, request: web.Request) -> web.Response:
-        return web.json_response(models_answer(self.names, self._started))
+        return web.json_response(models_answer(self.names, self.served.loops, self._started))
 
-    async def _completions(self, request: web.Request) -> web.Response:
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request, CompletionBody)
-        requests = body.requests(self._adapter(body), self._deadline(request))
-        done = await self._generate(requests, "prompt")
-        return web.json_response(completion_answer(body.model, done))
+        return await self._component(request, body, self._adapter(body), "prompt")
 
-    async def _chats(self, request: web.Request) -> web.Response:
+    async def _chats(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request, ChatBody)
-        requests = body.requests(self._adapter(body), self._deadline(request))
-        done = await self._generate(requests, "messages")
-        return web.json_response(chat_answer(body.model, done))
+        loop = self.served.loops.get(body.model)
+        if loop is None:
+            return await self._component(request, body, self._adapter(body), "messages")
+        if body.is_background_task:
+            return await self._component(request, body, None, "messages")
+        asked = body.asked(self._deadline(request))
+        passages, origin = self.served.passages, str(request.url.origin())
+        chat = LoopChat(loop, self.engine, passages, origin)
+        async with self._taken(body.model, "messages"):
+            if body.stream:
+                chunks = loop_chunks(body, chat, asked, self.metrics)
+                return await self._streamed(request, chunks, "messages")
+            return web.json_response(await loop_answer(body, chat, asked, self.metrics))
+
+    async def _component(
+        self, request: web.Request, body: Body, adapter: str | None, prompt_field: str
+    ) -> web.StreamResponse:
+        """Answer by the backbone or one component, as a whole or in chunks."""
+        requests = body.requests(adapter, self._deadline(request))
+        async with self._taken(body.model, prompt_field):
+            if body.stream:
+                chunks = component_chunks(body, self.engine, requests, self.metrics)
+                return await self._streamed(request, chunks, prompt_field)
+            done = await self.engine.generate(requests)
+            self.metrics.completed(body.model, done)
+        write = chat_answer if isinstance(body, ChatBody) else completion_answer
+        return web.json_response(write(body.model, done))
+
+    async def _triples(self, request: web.Request) -> web.Response:
+        body = await self._body(request, TriplesBody)
+        places, requests = triples_requests_of(body, self.served.triples)
+        async with self._taken(body.model, "input"):
+            done = await self.engine.generate(requests) if requests else []
+            self.metrics.completed(body.model, done)
+        return web.json_response(triples_answer(body, places, done))
+
+    async def _streamed(
+        self, request: web.Request, chunks: Bodies, prompt_field: str
+    ) -> web.StreamResponse:
+        """Send chunks as they come; a failure before the first of them is an answer of its own."""
+        stream = EventStream(request)
+        try:
+            first = await anext(chunks)
+            await stream.begin()
+            try:
+                await stream.pass_on(first)
+                async for chunk in chunks:
+                    await stream.pass_on(chunk)
+            except EngineError as error:
+                self.metrics.failed()
+                logger.warning("%s, in a stream: %s", request.path, error)
+                await stream.send(of_engine_error(error, prompt_field).body())
+            await stream.end()
+        except ClientConnectionResetError:
+            raise asyncio.CancelledError from None
+        finally:
+            await chunks.aclose()
+        return stream.response
 
     async def _body(self, request: web.Request, kind: type[BodyT]) -> BodyT:
         # A page in a browser can post to this machine under other types without asking.
@@ -161,8 +246,11 @@ class ModelServer:
 
     def _adapter(self, body: Body) -> str | None:
         """Return the adapter that `model` names. Raises ApiError for a name that is none."""
-        known = ", ".join(self.names)
+        known = ", ".join(dict.fromkeys((*self.names, *self.served.loops)))
         if body.model not in self.names:
+            if body.model in self.served.loops:
+                message = f"model: {body.model!r} is a loop; ask it by POST /v1/chat/completions"
+                raise ApiError(400, message, "model", "unsupported")
             message = f"model: there is no {body.model!r}; there is: {known}"
             raise ApiError(404, message, "model", "model_not_found")
         if body.soft_prompt is not None and self.names.get(body.soft_prompt) is None:
@@ -175,26 +263,30 @@ class ModelServer:
         deadlines = [each for each in (_header_deadline(request), self._deadline_seconds) if each]
         return min(deadlines, default=None)
 
-    async def _generate(self, requests: list[Request], prompt_field: str) -> list[Completion]:
+    @asynccontextmanager
+    async def _taken(self, model: str, prompt_field: str) -> AsyncIterator[None]:
+        """Count a request while it runs. Raises ApiError: the server stops or is full, or what an
+        engine refuses.
+        """
         if self.draining:
             raise ApiError(503, "the server is stopping", code="stopping", headers=RETRY_LATER)
+        if self.running >= self._most_running:
+            message = f"{self.running} requests run or wait already; ask again in a few seconds"
+            raise ApiError(429, message, code="too_many_requests", headers=RETRY_WHEN_FULL)
         self.running += 1
         self._idle.clear()
         try:
-            done = await self.engine.generate(requests)
+            with self.metrics.running(model):
+                yield
         except EngineError as error:
             raise of_engine_error(error, prompt_field) from error
         except asyncio.CancelledError:
-            self.counts.abandoned += 1
+            self.metrics.abandoned(model)
             raise
         finally:
             self.running -= 1
             if not self.running:
                 self._idle.set()
-        self.counts.answered += 1
-        self.counts.input_tokens += sum(one.input_tokens for one in done)
-        self.counts.output_tokens += sum(one.output_tokens for one in done)
-        return done
 
 
 def _header_deadline(request: web.Request) -> float | None:
@@ -210,63 +302,3 @@ def _header_deadline(request: web.Request) -> float | None:
         message = f"{DEADLINE_HEADER}: {text[:40]!r} is no number of seconds above 0"
         raise ApiError(400, message, DEADLINE_HEADER, "invalid_value")
     return seconds
-
-
-def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a socket at an address, not yet listening; port 0 takes a free one.
-
-    Raises OSError: the address is in use or not this machine's.
-    """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, address = found[0]
-    bound = socket.socket(family, kind, protocol)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind(address)
-    except OSError as error:
-        bound.close()
-        raise OSError(
-            error.errno, f"{error.strerror}. Choose another --host or --port", f"{host}:{port}"
-        ) from None
-    return bound
-
-
-async def run_until_signal(server: ModelServer, bound: socket.socket, drain_seconds: float) -> None:
-    """Serve until SIGTERM or Ctrl-C, finish what runs, close the engine.
-
-    What still runs after `drain_seconds` ends with 503. A second signal ends the process at once.
-    """
-    runner = web.AppRunner(
-        server.application(),
-        handler_cancellation=True,
-        access_log=None,
-        shutdown_timeout=SENDING_SECONDS,
-    )
-    await runner.setup()
-    site = web.SockSite(runner, bound)
-    await site.start()
-    stopping = _stop_event()
-    host, port = bound.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    logger.info("%s at http://%s:%d/v1", ", ".join(server.names), shown, port)
-    await stopping.wait()
-    await site.stop()
-    await server.drain(drain_seconds)
-    await server.engine.close()
-    await runner.cleanup()
-
-
-def _stop_event() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT; the next one does what it does by default."""
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-
-    def stop(number: signal.Signals) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(each)
-        logger.info("%s: finishing what runs", number.name)
-        stopping.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
-    return stopping

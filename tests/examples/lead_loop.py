@@ -5,7 +5,7 @@ from typing import Annotated
 
 from inference.engines.contract import Engine, Sampling
 from inference.loops.kind import LoopKind, LoopOptions, LoopParts, Option
-from inference.loops.model import search_passages, user_request, write
+from inference.loops.model import search_passages, user_request, write_answer
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Retriever
 from models.formats.records import QuestionRecord
@@ -26,9 +26,9 @@ class LeadLoop:
         self.retriever = retriever
         self.options = options
 
-    async def answer(self, record: QuestionRecord) -> Trace:
+    async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Answer over the leads of the passages found."""
-        trace = Trace(record.question)
+        trace = trace or Trace(record.question)
         top_k = self.options.top_k
         [passages] = await search_passages(self.retriever, [record.question], top_k, trace)
         trace.steps.append(TraceStep(record.question, passages))
@@ -36,7 +36,7 @@ class LeadLoop:
         trace.notes.append(f"read {sum(len(lead.split()) for lead in leads)} words")
         prompt = "\n".join([*leads, f"Question: {record.question}", "Answer:"])
         sampling = Sampling(max_new_tokens=self.options.max_answer_tokens)
-        trace.answer = await write(self.engine, user_request(prompt, sampling), "answer", trace)
+        trace.answer = await write_answer(self.engine, user_request(prompt, sampling), trace)
         return trace
 
 

@@ -226,6 +226,27 @@ async def test_stop_strings_and_length(engine: Engine) -> None:
     assert written(engine, full)[: len(begun)] == begun
 
 
+async def test_a_text_comes_in_pieces(engine: Engine) -> None:
+    adapters = [None] if is_endpoint(engine) else [None, "ras", "soft"]
+    plain = [
+        Request(prompt=prompt, adapter=adapter, sampling=Sampling(24, stop=stop))
+        for prompt, stop in (("Once upon a time", ()), ("There was a dog", ("e ", "a")))
+        for adapter in adapters
+    ]
+    heard: list[list[str]] = [[] for _ in plain]
+    listened = [replace(r, on_text=own.append) for r, own in zip(plain, heard, strict=True)]
+    whole, streamed = await engine.generate(plain), await engine.generate(listened)
+    await asyncio.sleep(0)
+    for own, expected, done in zip(heard, whole, streamed, strict=True):
+        assert "".join(own) == expected.text == done.text
+        assert done.finish_reason == expected.finish_reason
+        assert (done.input_tokens, done.output_tokens) == (
+            expected.input_tokens,
+            expected.output_tokens,
+        )
+    assert max(map(len, heard)) > 3
+
+
 @pytest.mark.parametrize("adapter", [None, "ras", "soft"])
 async def test_a_constraint_holds(engine: Engine, adapter: str | None) -> None:
     if is_endpoint(engine) and adapter is not None:

@@ -15,8 +15,8 @@ from aiohttp import ClientSession
 from inference.engines.contract import Constraint, Request, Sampling
 from inference.engines.openai import OpenAIEngine
 from inference.engines.transformers.engine import TransformersEngine
-from inference.serving.server import ModelServer, model_names
-from models.formats.triples import Triple
+from inference.serving.server import ModelServer, Served, model_names
+from models.formats.triples import Triple, parse_triples
 from tests.components import (
     CHAT_TEMPLATE,
     ras_component,
@@ -64,7 +64,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> TransformersEngine:
 @pytest.fixture(scope="module")
 def server(engine: TransformersEngine) -> ModelServer:
     names = model_names("tiny", ["ras", "t2t", "soft"])
-    return ModelServer(engine, names, api_key=KEY, max_body_bytes=MAX_BODY_BYTES)
+    served = Served(
+        triples={"t2t": lambda passage: Request(prompt=f"{passage.title} {passage.text}")}
+    )
+    return ModelServer(engine, names, api_key=KEY, max_body_bytes=MAX_BODY_BYTES, served=served)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -231,7 +234,7 @@ REFUSED: list[tuple[dict[str, Any], int, str | None, str]] = [
     ({"graph_embeddings": [[0.5]]}, 400, "graph_embeddings", "no tensors"),
     ({"prompt_logprobs": 1}, 400, "prompt_logprobs", "only generated tokens"),
     ({"echo": True}, 400, "echo", "only False"),
-    ({"stream": True}, 400, "stream", "comes whole"),
+    ({"stream": True, "logprobs": 0}, 400, "logprobs", "not in a stream"),
     ({"n": 2}, 400, "n", "only 1 .*several times"),
     ({"best_of": 3}, 400, "best_of", "only 1"),
     ({"logit_bias": {"5": 9}}, 400, "logit_bias", "structured_outputs"),
@@ -308,7 +311,7 @@ async def test_what_changes_nothing_is_taken(address: str, session: ClientSessio
 
 async def test_chats_that_are_refused(address: str, session: ClientSession) -> None:
     user = {"role": "user", "content": "x"}
-    parts = {"role": "user", "content": [{"type": "text", "text": "x"}]}
+    parts = {"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}
     cases = [
         ({"messages": []}, "messages", "a list"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages", r"messages\[0\].*role"),
@@ -419,3 +422,82 @@ async def test_64_clients_get_what_they_get_alone(
     for body, answer in list(zip(bodies, together, strict=True))[::4]:
         alone = await client.completions.create(**body)
         assert alone.choices[0].text == answer.choices[0].text
+
+
+async def test_components_stream(client: openai.AsyncOpenAI) -> None:
+    prompts = ["Once", "There was a dog"]
+    body = {"model": "ras", "prompt": prompts, "max_tokens": 12, "temperature": 0}
+    whole = await client.completions.create(**body)
+    texts, ends, usage = ["", ""], [None, None], None
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    async for chunk in await client.completions.create(**body, **options):
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            texts[choice.index] += choice.text
+            ends[choice.index] = choice.finish_reason or ends[choice.index]
+    assert texts == [choice.text for choice in whole.choices]
+    assert ends == [choice.finish_reason for choice in whole.choices]
+    assert usage == whole.usage
+
+
+async def test_chats_stream(client: openai.AsyncOpenAI) -> None:
+    body: dict[str, Any] = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "Who?"}],
+        "max_tokens": 12,
+        "temperature": 0,
+    }
+    whole = await client.chat.completions.create(**body)
+    chunks = [chunk async for chunk in await client.chat.completions.create(**body, stream=True)]
+    deltas = [chunk.choices[0].delta for chunk in chunks]
+    assert deltas[0].role == "assistant"
+    assert "".join(delta.content or "" for delta in deltas) == whole.choices[0].message.content
+    assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason
+    assert chunks[-1].usage == whole.usage and len(chunks) > 4
+
+
+async def test_what_is_refused_before_a_stream_begins(client: openai.AsyncOpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="context holds"):
+        await client.completions.create(model="tiny", prompt="a " * 3000, max_tokens=9, stream=True)
+
+
+async def test_a_stream_that_is_cut_leaves_the_engine_free(
+    session: ClientSession, address: str, engine: TransformersEngine
+) -> None:
+    body = {"model": "tiny", "prompt": "On and on", "max_tokens": 1500, "stream": True}
+    response = await session.post(f"{address}/v1/completions", json=body)
+    assert (await response.content.readline()).startswith(b"data: ")
+    assert engine.batcher.unfinished == 1
+    response.close()
+    async with asyncio.timeout(60):
+        while engine.batcher.unfinished:
+            await asyncio.sleep(0.01)
+
+
+async def test_triples_of_texts(
+    session: ClientSession, address: str, engine: TransformersEngine
+) -> None:
+    texts = ["Dawn is a film.", " ", {"title": "Dawn", "text": "It is a film."}]
+    expected = [
+        parse_triples(text)
+        for text in await own(
+            engine,
+            Request(prompt=" Dawn is a film.", adapter="t2t"),
+            Request(prompt="Dawn It is a film.", adapter="t2t"),
+        )
+    ]
+    body = {"model": "t2t", "input": texts}
+    async with session.post(f"{address}/v1/triples", json=body) as response:
+        answer = await response.json()
+    assert [row["index"] for row in answer["data"]] == [0, 1, 2]
+    found = [(row["triples"], row["malformed"]) for row in answer["data"]]
+    told = [([list(vars(t).values()) for t in p.triples], p.malformed) for p in expected]
+    assert found == [told[0], ([], 0), told[1]]
+    assert answer["usage"]["completion_tokens"] > 0
+    for wrong, status, param in (
+        ({"model": "ras", "input": "x"}, 404, "model"),
+        ({"model": "t2t", "input": []}, 400, "input"),
+        ({"model": "t2t", "input": [{"txt": "x"}]}, 400, "input"),
+    ):
+        async with session.post(f"{address}/v1/triples", json=wrong) as response:
+            assert (response.status, (await response.json())["error"]["param"]) == (status, param)

@@ -29,7 +29,7 @@ async def test_a_request_that_names_no_deadline_gets_the_server_s(tmp_path: Path
         assert (error["code"], error["type"]) == ("deadline_exceeded", "server_error")
         assert error["message"].startswith("not answered within 0.05 seconds; ")
         assert "--deadline" in error["message"]
-        assert (server.running, server.counts.failed) == (0, 1)
+        assert (server.running, server.metrics.counts.failed) == (0, 1)
     await engine.close()
 
 

@@ -68,7 +68,7 @@ async def test_a_client_that_leaves_cancels_its_request() -> None:
         call.cancel()
         await asyncio.wait_for(engine.cancelled.wait(), 60)
         await asyncio.sleep(0)
-        assert (server.running, server.counts.abandoned) == (0, 1)
+        assert (server.running, server.metrics.counts.abandoned) == (0, 1)
 
 
 async def test_what_the_engine_cannot_do() -> None:
@@ -127,7 +127,7 @@ async def test_a_server_that_stops_finishes_what_runs_and_takes_no_more() -> Non
         await asyncio.wait_for(draining, 60)
         status, answer = await running
         assert (status, len(answer["choices"])) == (200, 2)
-        assert (server.counts.answered, server.counts.output_tokens) == (1, 2)
+        assert (server.metrics.counts.answered, server.metrics.counts.output_tokens) == (1, 2)
 
 
 async def test_a_drain_is_bounded() -> None:

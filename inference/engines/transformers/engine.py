@@ -15,6 +15,7 @@ from inference.engines.batching import DynamicBatcher, Limits, Work, probe
 from inference.engines.component_loader import first_backbone
 from inference.engines.contract import Completion, Health, Request
 from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
+from inference.engines.text_pieces import TextPieces, text_pieces
 from inference.engines.token_choice import ConstraintCompiler, RowState
 from inference.engines.transformers.components import (
     LocalServed,
@@ -32,12 +33,16 @@ STALLED_SECONDS = 120.0
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A checked request: ids, graphs, what runs it, and whether anyone still waits for it."""
+    """A checked request: ids, graphs, what runs it, and whether anyone still waits for it.
+
+    pieces: of its text, where someone listens.
+    """
 
     request: Request
     served: LocalServed
     input_ids: list[int]
     subgraphs: list[Subgraph]
+    pieces: TextPieces | None = None
     settled: threading.Event = field(default_factory=threading.Event)
 
     def work(self) -> Work[Prepared]:
@@ -131,7 +136,8 @@ class TransformersEngine:
         if request.constraint is not None:
             self._compiler(served).check(request.constraint)
         subgraphs = to_subgraphs(request.subgraphs) if served.graph_encoder else []
-        return Prepared(request, served, input_ids, subgraphs)
+        pieces = text_pieces(request, served.tokenizer)
+        return Prepared(request, served, input_ids, subgraphs, pieces)
 
     @torch.inference_mode()
     def _run(self, batch: list[Prepared]) -> list[Completion]:
@@ -155,8 +161,15 @@ class TransformersEngine:
     def _row(self, item: Prepared) -> RowState:
         constraint, served = item.request.constraint, item.served
         matcher = None if constraint is None else self._compiler(served).matcher(constraint)
+        if item.pieces is not None:
+            item.pieces.begin()
         return RowState(
-            item.request.sampling, served.tokenizer, served.end_ids, matcher, item.settled.is_set
+            item.request.sampling,
+            served.tokenizer,
+            served.end_ids,
+            matcher,
+            item.settled.is_set,
+            item.pieces and item.pieces.grow,
         )
 
     def _compiler(self, served: LocalServed) -> ConstraintCompiler:
@@ -185,6 +198,8 @@ def embed_prompts(batch: Sequence[Prepared]) -> list[torch.Tensor]:
 
 def _completion(item: Prepared, row: RowState) -> Completion:
     generated = row.result()
+    if item.pieces is not None and row.finish_reason != "abandoned":
+        item.pieces.end(generated.text)
     return Completion(
         text=generated.text,
         token_ids=generated.token_ids,

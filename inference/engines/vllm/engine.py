@@ -25,6 +25,7 @@ from inference.engines.contract import (
     generation_error,
 )
 from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
+from inference.engines.text_pieces import TextPieces, text_pieces
 from inference.engines.token_choice import ConstraintCompiler, output_text
 from inference.engines.transformers.engine import TransformersEngine
 from inference.engines.vllm.components import (
@@ -150,7 +151,8 @@ class VLLMEngine:
         if request.constraint is not None and not served.own_backbone:
             self._compiler.check(request.constraint)
         subgraphs = to_subgraphs(request.subgraphs) if served.graph_encoder else []
-        return Prepared(request, served, input_ids, subgraphs)
+        pieces = None if served.own_backbone else text_pieces(request, served.tokenizer)
+        return Prepared(request, served, input_ids, subgraphs, pieces)
 
     async def _settle(self, item: Prepared) -> Completion | EngineError:
         """Return the outcome as a value, so that one failure does not cancel the neighbours."""
@@ -179,7 +181,7 @@ class VLLMEngine:
         from vllm.exceptions import VLLMClientError
         from vllm.lora.request import LoRARequest
 
-        served, final = item.served, None
+        served, final, written = item.served, None, 0
         lora = None
         if served.lora_folder is not None:
             lora = LoRARequest(str(served.name), served.lora_id, str(served.lora_folder))
@@ -188,12 +190,18 @@ class VLLMEngine:
                 prompt, sampling_params(item), f"request-{next(self._numbers)}", lora_request=lora
             ):
                 final = output.outputs[0]
+                if item.pieces is not None:
+                    item.pieces.grow(final.token_ids[written:])
+                    written = len(final.token_ids)
         except (VLLMClientError, ValueError) as error:
             raise InvalidRequestError(f"vLLM refuses the request: {error}") from error
         if final is None or final.finish_reason not in ("stop", "length"):
             reason = "nothing came" if final is None else f"it ended with '{final.finish_reason}'"
             raise GenerationError(f"vLLM did not finish the request: {reason}")
-        return completion(item, final)
+        done = completion(item, final)
+        if item.pieces is not None:
+            item.pieces.end(done.text)
+        return done
 
 
 @torch.inference_mode()
@@ -208,12 +216,13 @@ def encode_graphs(batch: list[Prepared]) -> list[torch.Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A checked request: ids, graphs and what it is asked of."""
+    """A checked request: ids, graphs, what it is asked of, and its text's pieces if any listens."""
 
     request: Request
     served: VLLMServed
     input_ids: list[int]
     subgraphs: list[Subgraph]
+    pieces: TextPieces | None = None
 
 
 def vllm_prompt(item: Prepared, graph_token: torch.Tensor | None) -> dict[str, Any]:
@@ -248,6 +257,7 @@ def sampling_params(item: Prepared) -> Any:
 
     sampling, constraint = item.request.sampling, item.request.constraint
     options: dict[str, Any] = {}
+    kind = RequestOutputKind.FINAL_ONLY if item.pieces is None else RequestOutputKind.CUMULATIVE
     if item.served.prefix:
         options["extra_args"] = {"kv_transfer_params": {REQUEST_KEY: item.served.prefix}}
     if constraint is not None:
@@ -262,7 +272,7 @@ def sampling_params(item: Prepared) -> Any:
         logprobs=0 if sampling.logprobs else None,
         # The text is made from the ids once, at the end; vLLM needs it for stop strings alone.
         detokenize=bool(sampling.stop),
-        output_kind=RequestOutputKind.FINAL_ONLY,
+        output_kind=kind,
         **options,
     )
 
