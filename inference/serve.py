@@ -162,7 +162,8 @@ class Plan:
 def _plan(arguments: argparse.Namespace) -> Plan:
     """Return what the command line asks for.
 
-    Raises OptionsError for loops of several backbones, CheckpointError.
+    Raises OptionsError for loops of several backbones, CheckpointError, and what a loop's own check
+    of its options raises.
     """
     given = dict(arguments.adapter)
     loops = {
@@ -174,6 +175,9 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     if len(set(backbones.values())) > 1:
         told = ", ".join(f"{name}: {backbone}" for name, backbone in backbones.items())
         raise OptionsError(f"one server has one backbone, and the loops have several: {told}")
+    for name, options in loops.items():
+        if check := LOOPS[name].check:
+            check(options)
     own = {n: c.folder for components in parts.values() for n, c in components.adapters.items()}
     named = next(iter(backbones.values()), getattr(arguments, "backbone", None))
     if not given:

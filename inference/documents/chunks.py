@@ -7,10 +7,10 @@ from itertools import groupby, pairwise
 
 from inference.documents.document import Block, Document
 from models.facts.grounding import sentence_ends
+from models.formats.passages import HEADING_BORDER
 from models.formats.planning import one_line
 
 CountTokens = Callable[[str], int]
-HEADING_BORDER = " › "
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ async def run_until_signal(server: ModelServer, bound: socket.socket, drain_seco
     stopping = _stop_event()
     host, port = bound.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    logger.info("%s at http://%s:%d/v1", ", ".join(server.names), shown, port)
+    models = ", ".join(dict.fromkeys((*server.names, *server.served.loops)))
+    logger.info("%s at http://%s:%d/v1", models, shown, port)
     await stopping.wait()
     await site.stop()
     await server.drain(drain_seconds)

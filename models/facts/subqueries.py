@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from models.formats.passages import last_heading
 from models.formats.triples import Triple
 
 _TEMPLATES = {
@@ -190,13 +191,13 @@ def answered_triple(subquery: str, answer: str, title: str) -> Triple:
     """Return the fact that an answer to a subquery states, its predicate read off the subquery.
 
     "Who directed Ana?" gives (Ana, director, answer); what `asked_relation` does not read is as in
-    `step_triple`. title: of the passage that gave the answer. Where there is none, or it is the
-    answer itself, the subquery's words are the subject.
+    `step_triple`. title: of the passage that gave the answer, of which the last heading is what it
+    is about. Where there is none, or it is the answer itself, the subquery's words are the subject.
     """
     if asked := asked_relation(subquery):
         return Triple(*asked, answer)
     words = subquery.strip().rstrip("?. ")
-    fact = step_triple(words, answer, title.strip() or words)
+    fact = step_triple(words, answer, last_heading(title) or words)
     if fact.subject.casefold() == fact.object.casefold():
         return Triple(words, "is", answer)
     return fact

@@ -9,6 +9,14 @@ from models.formats.prompts import passage_text
 from models.formats.records import PassageRecord, QuestionRecord
 from models.formats.triples import Triple
 
+# Between the headings that a passage of a document stands under, in its title.
+HEADING_BORDER = " › "
+
+
+def last_heading(title: str) -> str:
+    """Return the heading that a passage stands directly under; any other title as it is."""
+    return title.rsplit(HEADING_BORDER, 1)[-1].strip()
+
 
 def context_passages(record: QuestionRecord) -> list[PassageRecord]:
     """Return the record's own paragraphs as passages, sentences joined by single spaces."""

@@ -16,9 +16,11 @@ import openai
 import pytest
 
 import inference.serve
-from tests.components import stirred_backbone, t2t_component
-from tests.inference.local_server import SERVE, address_in
+from inference.engines.contract import SHIPPED
+from tests.components import CHAT_TEMPLATE, stirred_backbone, t2t_component
+from tests.inference.local_server import SERVE, address_in, serving_command
 from tests.run_main import run_main
+from tests.tiny import tiny_tokenizer
 
 KEY = "very-secret"
 
@@ -26,7 +28,10 @@ KEY = "very-secret"
 @pytest.fixture(scope="module")
 def t2t(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("serve")
-    return t2t_component(folder / "t2t", stirred_backbone(folder / "tiny"), stirred=0.3)
+    backbone, tokenizer = stirred_backbone(folder / "tiny"), tiny_tokenizer()
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.save_pretrained(backbone)
+    return t2t_component(folder / "t2t", backbone, stirred=0.3)
 
 
 @pytest.fixture
@@ -107,9 +112,46 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(
             (["--adapter", "a=/nowhere"], "/nowhere"),
             (["--engine", "openai"], "endpoint already"),
             (["--constrain"], "structured_outputs"),
+            (["--corpus", t2t], "name them with --loops"),
+            (["--loops", "ras"], "ras searches a corpus; name it with --corpus"),
+            (["--loops", "ras_static"], "evaluate.py"),
+            (["--loops", "th_rag"], "build_hierarchy.py"),
+            (["--loops", "raz", "--corpus", t2t], "'ras'"),
+            (
+                [
+                    *("--loops", "ras", "t2rag", "--corpus", t2t, "--ras", "none", "--t2t", t2t),
+                    *("--extraction", "all", "--decomposer", SHIPPED / "decompose_smollm2"),
+                ],
+                "several: ras: .*tiny, t2rag: smollm2",
+            ),
+            (["--loops", "single", "--corpus", "/nowhere"], "/nowhere"),
             (["--adapter", f"a={t2t}", "--port", port], "in use.*--port"),
         ]
         for arguments, message in cases:
             assert re.search(message, refusal(monkeypatch, capsys, *arguments), re.DOTALL)
     monkeypatch.setenv("TRIVIUM_API_KEY", " ")
     assert "set and empty" in refusal(monkeypatch, capsys, "--adapter", f"a={t2t}")
+
+
+@pytest.mark.slow
+def test_loops_over_a_folder_of_documents(t2t: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "films.md").write_text("# Dawn\n\nDawn was directed by Ana Lis.\n")
+    backbone = t2t.parent / "tiny"
+    loops = ("--loops", "single", "ras_no_planning", "--corpus", folder, "--retriever", "bm25")
+    prompted = ("--ras", "none", "--t2t", t2t, "--extraction", "all", "--backbone", backbone)
+    with serving_command(*loops, *prompted) as address:
+        client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
+        kinds = {model.id: model.kind for model in client.models.list()}
+        assert kinds == {
+            "tiny": "backbone", "t2t": "component", "single": "loop", "ras_no_planning": "loop",
+        }  # fmt: skip
+        question = [{"role": "user", "content": "Who directed Dawn?"}]
+        for loop in ("single", "ras_no_planning"):
+            done = client.chat.completions.create(model=loop, messages=question)
+            assert done.trace["steps"][0]["passages"][0]["title"] == "Dawn"
+        [source] = done.choices[0].message.annotations
+        with urllib.request.urlopen(source.url_citation.url) as response:
+            page = response.read().decode()
+        assert "Ana Lis" in page and "films.md" in page

@@ -77,6 +77,7 @@ def test_a_relation_comes_back_from_its_question(relation: str) -> None:
         ),
         ("What was found in ore?", "X", Triple("What was found in ore", "is", "X")),
         ("What was found?", "", Triple("What was found", "was found", "X")),
+        ("Where did he teach?", "Physics › Ana Lis", Triple("Ana Lis", "did he teach", "X")),
     ],
 )
 def test_an_answer_states_a_fact(subquery: str, title: str, fact: Triple) -> None:
