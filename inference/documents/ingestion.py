@@ -5,7 +5,7 @@ import logging
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from common.errors import UserError
-from common.files import atomic_write, file_sha256
+from common.files import atomic_write, file_sha256, is_disk_full
 from inference.documents.chunks import Chunk, CountTokens, chunks_of
 from inference.documents.document import UnreadableFileError
 from inference.documents.readers import READERS, read_documents
@@ -77,7 +77,11 @@ def ingest(
     out.parent.mkdir(parents=True, exist_ok=True)
     store = out.with_name(out.name + STORE_SUFFIX)
     # Two at once would read everything twice and write over each other.
-    with FileLock(f"{store}.lock"), closing(_opened(store, max_tokens, tokenizer)) as connection:
+    with (
+        _disk_errors(out),
+        FileLock(f"{store}.lock"),
+        closing(_opened(store, max_tokens, tokenizer)) as connection,
+    ):
         done = Ingested()
         files = {
             path: _take_in(path, connection, max_tokens, count_tokens, done)
@@ -86,6 +90,21 @@ def ingest(
         done.counts["files gone"] = _forget(connection, set(map(str, files)))
         _write(files, out, done)
     return done
+
+
+@contextmanager
+def _disk_errors(out: Path) -> Iterator[None]:
+    """Raise IngestionError where the disk is full."""
+    try:
+        yield
+    except (sqlite3.OperationalError, OSError) as error:
+        is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        if is_full or is_disk_full(error):
+            raise IngestionError(
+                f"{out.parent}: the disk is full; free some space and run again: what was read is "
+                "kept, and so is an earlier corpus"
+            ) from error
+        raise
 
 
 def _files(paths: Sequence[Path], out: Path) -> Iterator[Path]:

@@ -6,23 +6,19 @@ PDF, HTML and DOCX need the extra `docs` (pypdf, trafilatura, mammoth).
 import csv
 import io
 import json
-import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from inference.documents.document import Block, Document, UnreadableFileError
+from inference.documents.document import INSTALL, Block, Document, UnreadableFileError, paragraphs
 from inference.documents.markdown import markdown_blocks, row_text
+from inference.documents.pdf import pdf_document
 from models.formats.planning import one_line
 
 Reader = Callable[[Path], Iterable[Document]]
-_BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*")
-_PAGE_NUMBER = re.compile(r"^\s*(?:page\s+)?\d{1,4}(?:\s*(?:/|of)\s*\d{1,4})?\s*$", re.IGNORECASE)
-_BROKEN_WORD = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 _BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-INSTALL = "Install what reads it: pip install 'trivium-rag[docs]'"
 
 
 def read_documents(path: Path) -> Iterator[Document]:
@@ -39,16 +35,7 @@ def read_documents(path: Path) -> Iterator[Document]:
 
 def _text_file(path: Path) -> Iterator[Document]:
     text, notes = _decoded(path)
-    yield Document(path.stem, list(_paragraphs(text)), notes=notes)
-
-
-def _paragraphs(text: str, offset: int = 0) -> Iterator[Block]:
-    start = 0
-    for border in [*_BLANK_LINE.finditer(text), None]:
-        end = border.start() if border else len(text)
-        if text[start:end].strip():
-            yield Block(text[start:end], offset + start, offset + end, is_source=True)
-        start = border.end() if border else end
+    yield Document(path.stem, list(paragraphs(text)), notes=notes)
 
 
 def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
@@ -113,34 +100,7 @@ def _docx_file(path: Path) -> Iterator[Document]:
 
 
 def _pdf_file(path: Path) -> Iterator[Document]:
-    try:
-        import pypdf
-        from pypdf.errors import PyPdfError
-    except ImportError as error:
-        raise UnreadableFileError(f"is a PDF. {INSTALL}") from error
-    try:
-        pdf = pypdf.PdfReader(path)
-        if pdf.is_encrypted and not pdf.decrypt(""):
-            raise UnreadableFileError("needs a password; save it without one")
-        pages = [_page_text(page.extract_text()) for page in pdf.pages]
-        title = one_line((pdf.metadata and pdf.metadata.title) or "")
-    except UnreadableFileError:
-        raise
-    except (PyPdfError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UnreadableFileError(
-            f"is no whole PDF ({type(error).__name__}: {error}); was it cut off? Save it again"
-        ) from error
-    if not any(map(str.strip, pages)):
-        raise UnreadableFileError("has pages without text, such as scans; recognise its text first")
-    starts = [0, *accumulate(len(page) for page in pages)][:-1]
-    text = "".join(pages)
-    yield Document(title or path.stem, list(_paragraphs(text)), starts)
-
-
-def _page_text(text: str) -> str:
-    """Return a page's text without its number, words broken at a line's end joined."""
-    lines = [line for line in text.split("\n") if not _PAGE_NUMBER.match(line)]
-    return _BROKEN_WORD.sub("", "\n".join(lines)).rstrip() + "\n"
+    yield pdf_document(path)
 
 
 def _table_file(path: Path) -> Iterator[Document]:
@@ -188,7 +148,7 @@ def _record(line: str, number: int, path: Path, notes: tuple[str, ...]) -> Docum
             f'line {number} holds no text; write {{"title": "...", "text": "..."}}'
         )
     title, own = record.get("title") or f"{path.stem} {number}", record.get("id") or ""
-    return Document(one_line(str(title)), list(_paragraphs(text)), id=str(own), notes=notes)
+    return Document(one_line(str(title)), list(paragraphs(text)), id=str(own), notes=notes)
 
 
 READERS: dict[str, Reader] = {

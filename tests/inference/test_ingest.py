@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,27 @@ def test_a_pdf_s_sentences_go_over_lines_and_pages(tmp_path: Path) -> None:
     assert document.title == "On radium" and document.page_of(document.page_starts[1]) == 2
 
 
+def test_a_pdf_s_outline_gives_its_headings(tmp_path: Path) -> None:
+    pages = [
+        ["Summary first.", "1 Discovery", "Marie Curie found radium.", "1.1 The long", "way there"],
+        ["It took years.", "Uses", "It lit dials."],
+    ]
+    writer = pypdf.PdfWriter(clone_from=write_pdf(tmp_path / "e.pdf", pages, "Radium"))
+    discovery = writer.add_outline_item("Discovery", page_number=0)
+    writer.add_outline_item("1.1 The long way there", page_number=0, parent=discovery)
+    writer.add_outline_item("Not on its page", page_number=1)
+    writer.add_outline_item("Uses", page_number=1)
+    writer.write(tmp_path / "outlined.pdf")
+    [document] = read_documents(tmp_path / "outlined.pdf")
+    chunks = chunks_of(document, 9, count_words)
+    assert [(chunk.title, chunk.text, chunk.page) for chunk in chunks] == [
+        ("Radium", "Summary first.", 1),
+        ("Radium › Discovery", "Marie Curie found radium.", 1),
+        ("Radium › Discovery › 1.1 The long way there", "It took years.", 2),
+        ("Radium › Uses", "It lit dials.", 2),
+    ]
+
+
 # Passages.
 
 SENTENCES = st.lists(
@@ -183,6 +205,30 @@ def test_a_stopped_run_goes_on_where_it_was(
     done = take_in(folder, out=out)
     assert sorted(asked) == sorted([*(p.name for p in folder.iterdir()), "d.docx"])
     assert (done.counts["files unchanged"], done.counts["files read"]) == (3, 4)
+
+
+def test_a_disk_that_fills_is_named_and_loses_nothing(folder: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    size = "size=96k"
+    mounted = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(small)]
+    if os.geteuid() or subprocess.run(mounted, capture_output=True).returncode:
+        pytest.skip("mounting a small disk takes root")
+    try:
+        out = small / "corpus.jsonl"
+        take_in(folder / "c.txt", out=out)
+        before = out.read_bytes()
+        for number in range(40):
+            text = "\n\n".join(f"Fact {number}.{n} is one of many." for n in range(200))
+            (folder / f"many{number}.txt").write_text(text, encoding="utf-8")
+        with pytest.raises(IngestionError, match="disk is full; free some space"):
+            take_in(folder, out=out)
+        assert out.read_bytes() == before
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        assert take_in(folder, out=out).counts["files unchanged"] >= 1
+        assert len(records(out)) > 40
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 def test_two_runs_at_once_agree(folder: Path, tmp_path: Path) -> None:
