@@ -81,8 +81,10 @@ export class Asking {
     const trace = traceOf(this.raw);
     this.run.update(trace);
     const seconds = ((performance.now() - began) / 1000).toFixed(1);
-    const outcome = trace.error ? "The loop failed" : trace.answer ? `Answer: ${trace.answer}` : "No answer";
-    this.#say(`${outcome} – ${counted(trace.steps.length, "round")}, ${seconds} s.`);
+    const outcome = trace.error ? "The loop failed" : trace.answer ? "Answered" : "No answer";
+    // The answer stands below; a screen reader hears it here.
+    const heard = element("span", { class: "hidden" }, trace.answer && ` The answer: ${trace.answer}`);
+    this.#say(`${outcome} in ${counted(trace.steps.length, "round")}, ${seconds} s.`, heard);
   }
 
   #fail(error, loop, question) {
@@ -98,7 +100,7 @@ export class Asking {
     notice(this.problem, `${message}${came} `, again);
   }
 
-  #say(text) {
-    fill(this.status, text);
+  #say(...parts) {
+    fill(this.status, ...parts);
   }
 }

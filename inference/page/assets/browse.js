@@ -99,15 +99,15 @@ export class Browser {
     const pages = Math.max(1, Math.ceil(this.found.length / PAGE));
     this.page = Math.min(Math.max(page, 0), pages - 1);
     const first = this.page * PAGE;
-    const shown = this.found.slice(first, first + PAGE);
+    this.shown = this.found.slice(first, first + PAGE);
     this.list.start = first + 1;
-    fill(this.list, ...shown.map((row) => this.#item(row)));
+    fill(this.list, ...this.shown.map((row) => this.#item(row)));
     this.list.scrollTop = 0;
     role(this.section, "earlier").disabled = this.page === 0;
     role(this.section, "later").disabled = this.page === pages - 1;
     fill(role(this.section, "pages"), `Page ${this.page + 1} of ${pages}`);
-    role(this.section, "run").hidden = shown.length === 0;
-    if (shown.length > 0) this.#select(shown[0]);
+    role(this.section, "run").hidden = this.shown.length === 0;
+    if (this.shown.length > 0) this.#select(this.shown[0]);
   }
 
   #item(row) {
@@ -119,7 +119,10 @@ export class Browser {
       element("span", { class: "asked", dir: "auto" }, record.question),
       element("span", { class: "given", dir: "auto" }, record.answer || "no answer"),
     );
-    choice.addEventListener("click", () => this.#select(row));
+    choice.addEventListener("click", () => {
+      this.#select(row);
+      this.#bringIntoView();
+    });
     row.choice = choice;
     return element("li", {}, choice);
   }
@@ -131,6 +134,12 @@ export class Browser {
     this.run.show(traceOf(row.record), row.record);
   }
 
+  /** Scroll to the run where it lies below the screen, as on a small one. */
+  #bringIntoView() {
+    const place = role(this.section, "run");
+    if (place.getBoundingClientRect().top > 0.8 * innerHeight) place.scrollIntoView();
+  }
+
   #moveFocus(event) {
     const choices = [...this.list.querySelectorAll("button")];
     const at = choices.indexOf(document.activeElement);
@@ -138,7 +147,7 @@ export class Browser {
     if (to === undefined || !choices[to]) return;
     event.preventDefault();
     choices[to].focus();
-    choices[to].click();
+    this.#select(this.shown[to]);
   }
 }
 

@@ -10,6 +10,8 @@ const NARROW = 560;
 const NODE = { text: 150, padding: 11, line: 17, lines: 3 };
 const FONT = "13px system-ui, sans-serif";
 const LABEL_FONT = "12px system-ui, sans-serif";
+// A finger that moves over a graph which fits scrolls the page.
+const TOUCH = matchMedia("(pointer: coarse)");
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** A graph that grows from round to round; entities keep their places while one steps through. */
@@ -53,6 +55,7 @@ export class GraphView {
     const zoom = (factor) => {
       const middle = { x: this.canvas.clientWidth / 2, y: this.canvas.clientHeight / 2 };
       this.cy?.zoom({ level: this.cy.zoom() * factor, renderedPosition: middle });
+      this.cy?.userPanningEnabled(true);
     };
     return element(
       "div",
@@ -79,6 +82,7 @@ export class GraphView {
       }
     });
     this.choose(this.chosen);
+    this.#bend();
     if (before.size !== kept.size || elements.some((each) => !before.has(each.data.id))) {
       this.#place(edges, before.size > 0);
     }
@@ -152,17 +156,21 @@ export class GraphView {
     const positions = (node) => ids.get(node.id());
     const animate = moving && !CALM.matches;
     this.cy.layout({ name: "preset", positions, fit: false, animate, animationDuration: 250 }).run();
-    this.#bend(places);
+    this.places = places;
+    this.#bend();
     this.#fit(boundsOf(places, sizes));
   }
 
   /** Lead edges that pass over a layer around what lies there. */
-  #bend(places) {
+  #bend() {
+    const places = this.places ?? new Map();
     const along = this.downward ? "y" : "x";
     const layers = [...new Set([...places.values()].map((place) => place[along]))].sort((a, b) => a - b);
     for (const edge of this.cy.edges()) {
       const { subject, object } = edge.data("triple");
+      if (!places.has(subject) || !places.has(object)) continue;
       const span = layers.indexOf(places.get(object)[along]) - layers.indexOf(places.get(subject)[along]);
+      edge.data("bend", 42 * Math.max(1, Math.abs(span)));
       edge.toggleClass("bent", subject !== object && span !== 1);
     }
   }
@@ -174,6 +182,7 @@ export class GraphView {
     const zoom = Math.min(1.15, (width - 28) / bounds.width, (height - 28) / bounds.height);
     const pan = { x: width / 2 - bounds.x * zoom, y: height / 2 - bounds.y * zoom };
     this.cy.viewport({ zoom, pan });
+    this.cy.userPanningEnabled(!TOUCH.matches);
   }
 
   #resize() {
@@ -214,7 +223,7 @@ function stylesheet(place) {
     },
     {
       selector: "edge.bent",
-      style: { "curve-style": "unbundled-bezier", "control-point-distances": 70, "control-point-weights": 0.5 },
+      style: { "curve-style": "unbundled-bezier", "control-point-distances": "data(bend)", "control-point-weights": [0.5] },
     },
     { selector: "node.fresh", style: { "border-color": accent } },
     {

@@ -1,6 +1,6 @@
 // Places for the entities of a graph: subjects before objects, a tree drawn tidily.
 
-const GAP = { along: 44, across: 22 };
+const GAP = { along: 48, across: 28 };
 
 /**
  * Return the middle of each entity, a Map of name to {x, y}.
@@ -74,8 +74,20 @@ function treeOf(edges) {
     visit(name);
     return true;
   });
-  children.roots = roots;
+  children.roots = besideLinked(roots, children, following);
   return children;
+}
+
+/** Return roots so that each stands behind the first tree that it leads into. */
+function besideLinked(roots, children, following) {
+  const trees = new Map();
+  const number = (name, tree) => {
+    trees.set(name, tree);
+    for (const child of children.get(name)) number(child, tree);
+  };
+  roots.forEach(number);
+  const first = (root) => Math.min(trees.get(root), ...following.get(root).map((name) => trees.get(name)));
+  return [...roots].sort((one, other) => first(one) - first(other) || trees.get(one) - trees.get(other));
 }
 
 /** Return the middle of each layer, with room for the labels of the edges that lead to it. */

@@ -53,6 +53,8 @@ function showView() {
   for (const link of document.querySelectorAll("nav a")) {
     link.setAttribute("aria-current", link.hash === `#${view}` ? "page" : "false");
   }
+  // The browser has gone to the section, past the header.
+  scrollTo(0, 0);
 }
 
 /**

@@ -44,9 +44,9 @@ export class Passages {
 export class PassagePanel {
   constructor(passages) {
     this.passages = passages;
-    this.heading = element("h3", { tabindex: "-1" }, "Passage");
+    this.heading = element("h2", { tabindex: "-1" }, "Passage");
     this.body = element("div", { class: "text" });
-    this.root = element("section", { class: "passage", "aria-label": "Passage" }, this.heading, this.body);
+    this.root = element("div", { class: "passage", role: "group", "aria-label": "Passage" }, this.heading, this.body);
     this.clear();
   }
 

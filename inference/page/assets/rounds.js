@@ -8,12 +8,15 @@ export class Rounds {
   constructor({ onRound, onTriple, onPassage }) {
     this.choices = { onRound, onTriple, onPassage };
     this.list = element("ol", { class: "rounds", "aria-label": "Rounds" });
-    this.root = this.list;
+    const hint = "Rounds appear here as they come: what is asked, what is found, what is decided.";
+    this.hint = element("p", { class: "hint muted" }, hint);
+    this.root = element("div", {}, this.hint, this.list);
     this.made = [];
   }
 
   /** Show rounds, of which only those that changed are made anew. named: test of an entity. */
   show(steps, named) {
+    this.hint.hidden = steps.length > 0;
     this.made.splice(steps.length).forEach((each) => each.item.remove());
     steps.forEach((step, place) => {
       const content = JSON.stringify([step, step.triples.map((triple) => isNamed(triple, named))]);
@@ -40,8 +43,8 @@ export class Rounds {
     return [
       button(
         () => onRound(number),
-        { class: "subquery", "aria-label": `Round ${number}: ${step.subquery}` },
-        element("span", { class: "number", "aria-hidden": "true" }, String(number)),
+        { class: "subquery" },
+        element("span", { class: "number" }, element("span", { class: "hidden" }, "Round "), String(number)),
         element("span", { dir: "auto" }, step.subquery || "(nothing asked)"),
       ),
       element(
@@ -93,9 +96,9 @@ function tripleParts({ subject, predicate, object }) {
 
 function titled(title, items, none) {
   const shown = items.length > 0
-    ? element("ul", {}, ...items.map((item) => element("li", {}, item)))
+    ? element("ul", { "aria-label": title }, ...items.map((item) => element("li", {}, item)))
     : element("p", { class: "muted" }, none);
-  return element("div", { class: "group" }, element("h4", {}, title), shown);
+  return element("div", { class: "group" }, element("p", { class: "label" }, title), shown);
 }
 
 function folded(title, items) {

@@ -9,7 +9,7 @@ import { edgesOf, namedBy, outcomeOf, traceOf } from "./trace.js";
 const LEGEND = [
   ["fresh", "found in this round"],
   ["old", "found before"],
-  ["named", "named by the answer: the words of one stand in the other"],
+  ["named", "ringed: named by the answer (the words of one stand in the other)"],
 ];
 
 /** Shows a trace; `update` may be called again as the trace grows. */
@@ -82,18 +82,18 @@ export class RunView {
     const heading = element("tr", {}, ...columns.map((name) => element("th", { scope: "col" }, name)));
     return [
       this.summary,
-      element("section", { class: "steps", "aria-label": "Rounds" }, this.rounds.root),
+      element("div", { class: "steps" }, this.rounds.root),
       element(
-        "section",
-        { class: "picture", "aria-label": "Graph" },
+        "div",
+        { class: "picture", role: "group", "aria-label": "Graph" },
         stepper,
         this.graph.root,
         element("ul", { class: "legend", "aria-label": "Legend" }, ...legend),
       ),
       this.passage.root,
       element(
-        "section",
-        { class: "extra", "aria-label": "Triples and cost" },
+        "div",
+        { class: "extra", role: "group", "aria-label": "Triples and cost" },
         element(
           "details",
           {},
@@ -215,7 +215,7 @@ function billOf(bill) {
     ...seconds,
   ];
   return [
-    element("h3", {}, "Bill"),
+    element("h2", {}, "Bill"),
     element(
       "dl",
       {},

@@ -44,10 +44,10 @@ async def test_questions_are_filtered_searched_and_paged_through(
         await open_files(page, server, path)
         await expect(count(page)).to_have_text("150 of 150 questions")
         await expect(questions(page)).to_have_count(25)
-        await page.get_by_label("Right").check()
+        await page.get_by_role("radio", name="Right").check()
         await expect(count(page)).to_have_text(f"{len(right)} of 150 questions")
         await expect(questions(page).locator(".outcome.right")).to_have_count(25)
-        await page.get_by_label("All").first.check()
+        await page.get_by_role("radio", name="All").check()
         await page.get_by_label("Stage").select_option("extraction")
         await expect(count(page)).to_have_text(f"{len(lost)} of 150 questions")
         await page.get_by_label("Type").select_option("comparison")
@@ -55,14 +55,8 @@ async def test_questions_are_filtered_searched_and_paged_through(
         for name in ("Stage", "Type"):
             await page.get_by_label(name).select_option("")
         # A word of a triple and one of the question.
-        await page.get_by_label("Search").fill("BIRTH nightfall 1")
-        sought = [t for t in TRACES if "nightfall 1" in t["question"].lower()]
-        found = [
-            t for t in TRACES
-            if all(word in json.dumps(t).lower() for word in ("birth", "nightfall"))
-            and "1" in json.dumps([t["question"], t["steps"]])
-        ]  # fmt: skip
-        assert 0 < len(sought) <= len(found) < 150
+        await page.get_by_label("Search").fill("BIRTH nightfall")
+        found = [trace for trace in TRACES if "Nightfall" in trace["question"]]
         await expect(count(page)).to_have_text(f"{len(found)} of 150 questions")
         await page.get_by_label("Search").fill("nowhere near")
         await expect(count(page)).to_have_text("0 of 150 questions")

@@ -68,11 +68,8 @@ async def test_markup_in_a_streamed_answer(page: Page) -> None:
         await page.get_by_role("textbox", name="Question").fill(SCRIPT)
         await page.keyboard.press("Enter")
         await check_run(page, page.locator("#ask .run"))
-        links = page.locator("#ask .passage a")
-        assert await links.get_attribute("href") == (
-            "/passages/..%2F%3Cscript%3Ewindow.broken%20%3D%201%3C%2Fscript%3E?sentence=" + "%3C"
-            + (await links.get_attribute("href") or "").partition("?sentence=%3C")[2]
-        )  # fmt: skip
+        href = await page.locator("#ask .passage a").get_attribute("href") or ""
+        assert href.startswith("/passages/..%2F%3Cscript%3Ewindow.broken%20%3D%201%3C%2Fscript%3E?")
 
 
 async def test_markup_in_an_opened_file(page: Page, tmp_path: Path) -> None:

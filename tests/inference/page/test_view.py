@@ -93,7 +93,7 @@ def test_an_empty_file_and_none_are_refused(
     with pytest.raises(SystemExit, match="no such file"):
         run_main(monkeypatch, inference.view.main, path, "-o", tmp_path / "page.html")
     path.touch()
-    with pytest.raises(SystemExit, match="the file holds no trace. Name the traces.jsonl"):
+    with pytest.raises(SystemExit, match="the file holds no trace"):
         run_main(monkeypatch, inference.view.main, path, "-o", tmp_path / "page.html")
 
 
