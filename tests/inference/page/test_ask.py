@@ -155,10 +155,13 @@ async def test_a_question_is_stopped_and_what_came_stays(page: Page) -> None:
 async def test_what_came_stays_when_the_server_fails(
     page: Page, ends: list[Json | str], message: str
 ) -> None:
-    cut = [step_chunk(1, FIRST), chunk({"content": "Bri"}), *ends]
-    server = StandIn({"ras": cut})
+    # A connection that is cut takes along what the browser has not read yet.
+    shown = asyncio.Event()
+    server = StandIn({"ras": [step_chunk(1, FIRST), chunk({"content": "Bri"}), shown, *ends]})
     async with serving(server):
         await ask(page, server)
+        await expect(page.locator("#ask .answer")).to_have_text("Bri")
+        shown.set()
         problem = page.locator("#ask .asking > .notice")
         await expect(problem).to_contain_text(message)
         await expect(problem).to_contain_text("it is not whole")
