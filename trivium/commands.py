@@ -28,7 +28,12 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "inference.build_hierarchy",
         "inference.offer_topics",
     ),
-    "Serve and export": ("inference.serve", "inference.export", "inference.export_graph"),
+    "Serve, show and export": (
+        "inference.serve",
+        "inference.view",
+        "inference.export",
+        "inference.export_graph",
+    ),
     "Make data": (
         "data_gen.build_subq",
         "data_gen.build_triples",
@@ -75,6 +80,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.reading",
         "benchmarks.perfect_extraction",
         "benchmarks.title_weight",
+        "benchmarks.page_pictures",
         "benchmarks.record",
         "benchmarks.results_page",
     ),

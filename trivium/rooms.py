@@ -45,6 +45,7 @@ FLOORS = (
     "inference/loops",
     "inference/opening",
     "inference/exports",
+    "inference/page",
     "inference/runs",
     "inference/serving",
     "inference",
