@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from common.commands import command_parser
 from common.tables import emit_json, print_table
-from inference.documents.own_corpus import searched_corpus
+from inference.documents.own_corpus import Place, searched_corpus
 from inference.ingest import show as show_ingested
 from inference.loops.kind import LoopOptions
 from inference.loops.trace import Trace
@@ -27,7 +27,7 @@ from inference.retrieval.passages import load_corpus
 from models.formats.records import QuestionRecord
 from models.formats.triples import format_triple
 
-NOWHERE: Mapping[str, str] = MappingProxyType({})
+NOWHERE: Mapping[str, Place] = MappingProxyType({})
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,7 +52,7 @@ async def _ask(question: str, options: LoopOptions, corpus: Path | None) -> Trac
         await opened.close()
 
 
-def show_trace(trace: Trace, places: Mapping[str, str] = NOWHERE) -> None:
+def show_trace(trace: Trace, places: Mapping[str, Place] = NOWHERE) -> None:
     """Print a trace for a person to read. places: where passages stand, by their ids."""
     for number, step in enumerate(trace.steps, start=1):
         titles = ", ".join(passage.title for passage in step.passages)
@@ -74,7 +74,7 @@ def show_trace(trace: Trace, places: Mapping[str, str] = NOWHERE) -> None:
         ["seconds", ", ".join(f"{k} {v:.1f}" for k, v in bill.seconds.items())],
     ]
     cited = [c.passage for step in trace.steps for c in step.citations if c]
-    if found := [places[name] for name in dict.fromkeys(cited) if name in places]:
+    if found := [str(places[name]) for name in dict.fromkeys(cited) if name in places]:
         rows.insert(2, ["sources", "\n".join(found)])
     print_table("Answer", ["", ""], rows)
 

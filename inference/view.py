@@ -40,7 +40,7 @@ def main() -> None:
     with atomic_write(options.out) as handle:
         handle.write(page)
     outcomes = Counter(trace.outcome for trace in traces)
-    figures = {
+    figures: dict[str, int] = {
         "questions": len(traces),
         **{outcome: outcomes[outcome] for outcome in OUTCOMES},
         "failed": sum(trace.raw.get("error") is not None for trace in traces),

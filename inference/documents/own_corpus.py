@@ -31,6 +31,17 @@ class OwnCorpus:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a passage stands: its file, and of what has pages the page, from 1."""
+
+    file: str
+    page: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.page is None else f"{self.file}, page {self.page}"
+
+
+@dataclass(frozen=True)
 class SearchedCorpus:
     """What a command line's --corpus comes to.
 
@@ -40,7 +51,7 @@ class SearchedCorpus:
 
     path: Path
     index: Path | None = None
-    places: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
     ingested: Ingested | None = None
 
 
@@ -91,13 +102,12 @@ def token_counter(tokenizer: str) -> CountTokens:
     return count_tokens
 
 
-def places_of(corpus: Path) -> Mapping[str, str]:
-    """Return where each passage of a corpus stands, by its id: the file, and the page if any."""
+def places_of(corpus: Path) -> Mapping[str, Place]:
+    """Return where each passage of a corpus stands, by its id."""
     places = {}
     with corpus.open(encoding="utf-8") as lines:
         for line in lines:
             record: dict[str, Any] = json.loads(line)
             if "file" in record:
-                page = f", page {record['page']}" if "page" in record else ""
-                places[record["id"]] = f"{record['file']}{page}"
+                places[record["id"]] = Place(record["file"], record.get("page"))
     return places

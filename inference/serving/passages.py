@@ -12,8 +12,10 @@ from urllib.parse import quote, urlencode
 
 from aiohttp import web
 
+from inference.documents.own_corpus import Place
 from inference.retrieval.passages import Passage
 from inference.serving.answers import ApiError
+from inference.serving.middlewares import has_key
 
 PATH = "/passages/"
 # Nothing that a document says runs or loads.
@@ -29,12 +31,12 @@ SIGNATURE_DIGITS = 32
 class CitedPassages:
     """The passages of a server's loops.
 
-    places: the file of each, and its page, where it came from one. key: signs the addresses, so
-    that whoever has a link may read that passage without the key; None signs nothing.
+    places: of those that came from files. key: opens all of them to whoever sends it, and signs the
+    addresses, so that whoever has a link may read that passage without it; None signs nothing.
     """
 
     passages: Mapping[str, Passage]
-    places: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
     key: str | None = None
 
     def url(self, origin: str, name: str, sentence: str = "") -> str:
@@ -51,7 +53,7 @@ class CitedPassages:
         Raises ApiError: 401 without the signature that a link has, 404 for an id that is none.
         """
         name = request.match_info["name"]
-        if self.key is not None:
+        if self.key is not None and not has_key(request, self.key):
             given = request.query.get("signature", "").encode("utf-8", "surrogateescape")
             if not hmac.compare_digest(given, self._signature(name).encode()):
                 message = "signature: none or a wrong one; follow the link of an answer as it is"
@@ -61,14 +63,15 @@ class CitedPassages:
             raise ApiError(404, f"there is no passage {name[:80]!r}", code="passage_not_found")
         if "application/json" in request.headers.get("Accept", ""):
             return web.json_response(self._as_json(passage))
-        text = passage_page(passage, self.places.get(name, ""), request.query.get("sentence", ""))
+        place = str(self.places.get(name, passage.id))
+        text = passage_page(passage, place, request.query.get("sentence", ""))
         headers = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
         return web.Response(text=text, content_type="text/html", headers=headers)
 
     def _as_json(self, passage: Passage) -> dict[str, Any]:
         place = self.places.get(passage.id)
-        known = {"id": passage.id, "title": passage.title, "text": passage.text}
-        return known | ({"place": place} if place else {})
+        where = {name: value for name, value in vars(place).items() if value} if place else {}
+        return {"id": passage.id, "title": passage.title, "text": passage.text, **where}
 
     def _signature(self, name: str) -> str:
         assert self.key is not None
@@ -90,7 +93,7 @@ def passage_page(passage: Passage, place: str, sentence: str) -> str:
         f"<style>{STYLE}</style>",
         f"<h1>{title}</h1>",
         f"<p>{html.escape(before)}{marked}{html.escape(after)}</p>",
-        f"<footer>{html.escape(place or passage.id)}</footer></html>",
+        f"<footer>{html.escape(place)}</footer></html>",
     ]
     return "\n".join(lines)
 

@@ -34,6 +34,7 @@ from inference.serving.event_stream import EventStream
 from inference.serving.loop_chats import LoopChat
 from inference.serving.metrics import CONTENT_TYPE, Metrics
 from inference.serving.middlewares import AllowedHosts, failures_as_json, host_check, key_check
+from inference.serving.page_routes import page_routes
 from inference.serving.passages import PATH, CitedPassages
 from inference.serving.request_body import Body, ChatBody, CompletionBody, parse_body
 from inference.serving.streams import Bodies, component_chunks, loop_answer, loop_chunks
@@ -136,6 +137,7 @@ class ModelServer:
                 web.post("/v1/chat/completions", self._chats),
                 web.post("/v1/triples", self._triples),
                 web.get(PATH + "{name:.+}", self.served.passages.answer),
+                *page_routes(),
             ]
         )
         return application

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
+from inference.documents.own_corpus import Place
 from inference.engines.contract import Completion, EngineDiedError, Health, Request
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
@@ -29,7 +30,7 @@ TITLE_TASK = "### Task:\nGenerate a concise, 3-5 word title with an emoji.\n### 
 def make_server(
     engine: Any, loops: Mapping[str, Any] | None = None, key: str | None = None, **settings: Any
 ) -> ModelServer:
-    passages = CitedPassages(by_id([[FILM, PERSON]]), {"1": "films.pdf, page 3"}, key)
+    passages = CitedPassages(by_id([[FILM, PERSON]]), {"1": Place("films.pdf", 3)}, key)
     loops = loops or {"ras": make_loop(engine)}
     served = Served(loops, passages)
     names = model_names("tiny", ["ras", "t2t"])
@@ -458,7 +459,7 @@ EVIL = Passage("a/b?c", "<script>alert(1)</script>", 'x </p><img src=x onerror="
 
 
 async def test_a_passage_s_page_runs_nothing_and_needs_its_signature() -> None:
-    cited = CitedPassages({EVIL.id: EVIL}, {EVIL.id: "<b>.html"}, KEY)
+    cited = CitedPassages({EVIL.id: EVIL}, {EVIL.id: Place("<b>.html", 7)}, KEY)
     engine = ScriptedEngine(good_model)
     server = ModelServer(engine, model_names("m", []), KEY, served=Served({}, cited))
     async with listening(server) as address, ClientSession() as session:
@@ -469,8 +470,12 @@ async def test_a_passage_s_page_runs_nothing_and_needs_its_signature() -> None:
         assert "<script" not in page and "<img" not in page and "<b>.html" not in page
         assert "<mark>&lt;img" in page
         async with session.get(url, headers={"Accept": "application/json"}) as response:
-            assert (await response.json())["text"] == EVIL.text
-        for wrong in (f"{address}/passages/a%2Fb%3Fc", url[:-1] + "x"):
+            told = await response.json()
+            assert (told["text"], told["file"], told["page"]) == (EVIL.text, "<b>.html", 7)
+        bare, bearer = f"{address}/passages/a%2Fb%3Fc", {"Authorization": f"Bearer {KEY}"}
+        async with session.get(bare, headers=bearer) as response:
+            assert response.status == 200
+        for wrong in (bare, url[:-1] + "x"):
             async with session.get(wrong) as response:
                 assert response.status == 401
         async with session.get(cited.url(address, "none such")) as response:

@@ -9,7 +9,7 @@ import { Server } from "./server.js";
 import { themeSwitch } from "./theme.js";
 
 const VIEWS = ["ask", "compare", "traces"];
-const NO_LOOP = "This server offers no loop. Start inference/serve.py with --loop and --corpus.";
+const NO_LOOP = "This server offers no loop. Start inference/serve.py with --loops and --corpus.";
 
 function start() {
   themeSwitch(document.getElementById("theme"));

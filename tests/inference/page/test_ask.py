@@ -186,7 +186,7 @@ async def test_a_server_without_loops_says_what_to_do(page: Page) -> None:
     async with serving(StandIn({})) as server:
         await page.goto(server.address)
         problem = page.locator("#ask [data-role=models]")
-        await expect(problem).to_contain_text("Start inference/serve.py with --loop")
+        await expect(problem).to_contain_text("Start inference/serve.py with --loops")
         await expect(page.get_by_role("button", name="Ask", exact=True)).to_be_disabled()
 
 
