@@ -147,10 +147,12 @@ def test_a_killed_comparison_goes_on_and_leaves_what_is_done(
     given = ("--loops", "none", "ras", "--datasets", *datasets, *shared, "--out", out)
     whole = RasLoop.answer
 
-    async def killed_at_b(self: RasLoop, record: QuestionRecord) -> Trace:
+    async def killed_at_b(
+        self: RasLoop, record: QuestionRecord, trace: Trace | None = None
+    ) -> Trace:
         if record.id == "b":
             raise KeyboardInterrupt
-        return await whole(self, record)
+        return await whole(self, record, trace)
 
     with monkeypatch.context() as patch:
         patch.setattr(RasLoop, "answer", killed_at_b)
