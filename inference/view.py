@@ -40,9 +40,9 @@ def main() -> None:
     with atomic_write(options.out) as handle:
         handle.write(page)
     outcomes = Counter(trace.outcome for trace in traces)
-    figures = {
+    figures: dict[str, int] = {
         "questions": len(traces),
-        **{outcome: outcomes[outcome] for outcome in OUTCOMES},
+        **{str(outcome): outcomes[outcome] for outcome in OUTCOMES},
         "failed": sum(trace.raw.get("error") is not None for trace in traces),
         "passages with a text": len(passages),
         "bytes": options.out.stat().st_size,
