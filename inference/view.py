@@ -42,7 +42,7 @@ def main() -> None:
     outcomes = Counter(trace.outcome for trace in traces)
     figures: dict[str, int] = {
         "questions": len(traces),
-        **{outcome: outcomes[outcome] for outcome in OUTCOMES},
+        **{str(outcome): outcomes[outcome] for outcome in OUTCOMES},
         "failed": sum(trace.raw.get("error") is not None for trace in traces),
         "passages with a text": len(passages),
         "bytes": options.out.stat().st_size,

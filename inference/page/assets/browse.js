@@ -53,7 +53,7 @@ export class Browser {
     this.passages.add(passages);
     this.run.passage.clear();
     const text = `${passages.length.toLocaleString("en")} passages are at hand.`;
-    fill(role(this.section, "count"), text);
+    fill(role(this.section, this.rows.length > 0 ? "count" : "corpus"), text);
   }
 
   #listen() {

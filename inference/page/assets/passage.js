@@ -105,7 +105,7 @@ function whole(found, sentence) {
 function alone(sentence, problem) {
   return [
     sentence ? element("p", { dir: "auto" }, element("mark", {}, sentence)) : null,
-    element("p", { class: "muted" }, problem || "The passage's whole text is not here. Open the corpus beside the traces to read it."),
+    element("p", { class: "muted" }, problem || "The passage's whole text is not at hand."),
   ];
 }
 

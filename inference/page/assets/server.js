@@ -51,10 +51,11 @@ export class Server {
     throw new ServerError("The answer broke off: the server ended it in the middle.");
   }
 
-  /** Return {title, text, file, page} of a path that begins with /passages/, null where it is none. */
+  /** Return {title, text, file, page} of a path below /passages/, null where it cannot be read. */
   async passage(path) {
-    const response = await this.#fetch(path, { headers: { Accept: "application/json" } }, [404]);
-    if (response.status === 404) return null;
+    // Without a signature a server may refuse it whatever the key.
+    const response = await this.#fetch(path, { headers: { Accept: "application/json" } }, [401, 403, 404]);
+    if (!response.ok) return null;
     const { title, text, file, page } = await readJson(response);
     return { title: String(title ?? ""), text: String(text ?? ""), file, page };
   }

@@ -13,6 +13,7 @@ from inference.page.assets import HEADERS, page_files
 
 Json = dict[str, Any]
 DONE = "[DONE]"
+Script = Sequence[Json | str | asyncio.Event]
 # In place of a chunk: the connection is cut.
 DIES = "dies"
 # A comment, which keeps a connection open.
@@ -26,7 +27,7 @@ class StandIn:
     refusals: answers in place of a stream, each once.
     """
 
-    scripts: dict[str, Sequence[Json | str | asyncio.Event]]
+    scripts: dict[str, Script]
     passages: Mapping[str, Json] = field(default_factory=dict)
     key: str | None = None
     refusals: list[web.Response] = field(default_factory=list)
@@ -75,7 +76,7 @@ class StandIn:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        script: Sequence[Json | str | asyncio.Event],
+        script: Script,
     ) -> None:
         for part in script:
             if isinstance(part, asyncio.Event):

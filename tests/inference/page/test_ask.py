@@ -12,6 +12,7 @@ from tests.inference.page.stand_in import (
     DONE,
     WAITING,
     Json,
+    Script,
     StandIn,
     chunk,
     end_chunks,
@@ -64,8 +65,9 @@ async def click_edge(page: Page, place: int) -> None:
 async def test_rounds_stream_and_the_graph_grows_with_them(page: Page) -> None:
     second, end = asyncio.Event(), asyncio.Event()
     early = {**FIRST, "decision": ""}
-    script = [WAITING, step_chunk(1, early), step_chunk(1, FIRST), second, step_chunk(2, SECOND)]
-    server = StandIn({"ras": [*script, end, *end_chunks(TRACE)]}, PASSAGES)
+    first: Script = [WAITING, step_chunk(1, early), step_chunk(1, FIRST)]
+    script = [*first, second, step_chunk(2, SECOND), end, *end_chunks(TRACE)]
+    server = StandIn({"ras": script}, PASSAGES)
     async with serving(server):
         await ask(page, server)
         rounds, status = page.locator("#ask .round"), page.locator("#ask .status")
