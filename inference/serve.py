@@ -16,7 +16,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -220,10 +220,11 @@ async def _serve(arguments: argparse.Namespace) -> dict[str, Any]:
         logger.warning("whoever reaches %s may ask: set %s", arguments.host, KEY_VARIABLE)
     engine = build_engine(engine_options_from(arguments), plan.backbone, plan.adapters)
     opened: dict[str, OpenLoop] = {}
+    kept: dict[Hashable, Any] = {}
     try:
         for loop, options in plan.loops.items():
             index = options.index or (searched.index if searched else None)
-            opened[loop] = open_loop(replace(options, index=index), passages, engine)
+            opened[loop] = open_loop(replace(options, index=index), passages, engine, kept)
         cited = by_id([each.documents for each in opened.values()])
         places = searched.places if searched else {}
         server = ModelServer(

@@ -1,6 +1,6 @@
 """The declaration of a loop: its options with their help, its components, and its opening."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -222,7 +222,7 @@ class LoopParts(Generic[OptionsT]):
     reader: plans and answers, by the RAS component or by the prompted backbone. ras_reader: the
     same where there is a RAS component, else None. helpers: makers of requests to trained helpers,
     by task; without one the backbone is prompted. spans: the extractive reader, where passages are
-    read with the subquery in hand.
+    read with the subquery in hand. kept: what loops over one corpus have in common.
     """
 
     options: OptionsT
@@ -233,6 +233,7 @@ class LoopParts(Generic[OptionsT]):
     helpers: Mapping[str, PromptRequest]
     triples_extractor: Extractor | None
     spans: SpanService | None = None
+    kept: dict[Hashable, Any] = field(default_factory=dict)
 
     @property
     def extractor(self) -> Extractor:
@@ -243,9 +244,11 @@ class LoopParts(Generic[OptionsT]):
     def retriever(self) -> Retriever:
         """Build or load the retriever. Raises IndexMismatchError, EmptyCorpusError."""
         options = self.options
-        retriever = build_retriever(
-            options.retriever, self.corpus, options.encoder, options.index, options.title_weight
-        )
+        given = (options.encoder, options.index, options.title_weight)
+        key = ("retriever", options.retriever, *given)
+        if key not in self.kept:
+            self.kept[key] = build_retriever(options.retriever, self.corpus, *given)
+        retriever: Retriever = self.kept[key]
         if self.spans is None or not isinstance(options, ReadingOptions):
             return retriever
         return SpanRanker(retriever, self.spans, options.ranked)

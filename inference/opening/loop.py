@@ -1,7 +1,7 @@
 """A loop by its name, with everything that it needs; a new loop is listed here."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,11 +193,15 @@ def _open_extractor(
 
 
 def open_loop(
-    options: LoopOptions, corpus: Sequence[Passage], shared: Engine | None = None
+    options: LoopOptions,
+    corpus: Sequence[Passage],
+    shared: Engine | None = None,
+    kept: dict[Hashable, Any] | None = None,
 ) -> OpenLoop:
     """Load what the named loop needs and no more.
 
-    shared: an engine of `engine_of` to run on, which closing the loop leaves open.
+    shared: an engine of `engine_of` to run on, which closing the loop leaves open. kept: given to
+    all loops over one corpus, so that index and extractive reader are loaded once; filled here.
 
     Raises CheckpointError for a folder that is no component or belongs to another backbone,
     EmptyCorpusError, HierarchyError, IndexMismatchError, KnowledgeBaseError,
@@ -216,12 +220,23 @@ def open_loop(
     unfocused = (components.t2t or components.backbone) if T2T_ADAPTER in kind.components else None
     passage_reader = components.helpers.get(READER_ADAPTER)
     folder = kind.folders(options).get(SPAN_READER)
-    spans = SpanService.open(folder) if folder else None
+    kept = {} if kept is None else kept
+    if folder and (key := ("spans", folder)) not in kept:
+        kept[key] = SpanService.open(folder)
+    spans: SpanService | None = kept["spans", folder] if folder else None
     extractor = _open_extractor(engine, options, unfocused, passage_reader, spans)
     helpers = {task: helper_requests(helper) for task, helper in components.helpers.items()}
     loop = kind.open(
         LoopParts(
-            options, engine, corpus, reader, reader if ras else None, helpers, extractor, spans
+            options,
+            engine,
+            corpus,
+            reader,
+            reader if ras else None,
+            helpers,
+            extractor,
+            spans,
+            kept,
         )
     )
     documents = kind.documents(loop) if kind.documents else corpus

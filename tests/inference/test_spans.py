@@ -1,9 +1,10 @@
 """Passages read by an extractive reader: batches, triples, whole questions, and their ranking."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,6 +165,36 @@ async def test_options_say_who_reads(extraction: str, folder: Path, tmp_path: Pa
     if isinstance(own, SpanExtractor):
         assert isinstance(own.facts, FocusedExtractor)
     await opened.close()
+
+
+async def test_loops_over_one_corpus_load_index_and_reader_once(
+    folder: Path, tmp_path: Path
+) -> None:
+    kept: dict[Hashable, Any] = {}
+    opened = [
+        open_loop(
+            ReadingOptions(
+                loop=loop,
+                ras=None,
+                t2t=None,
+                passage_reader=None,
+                span_reader=folder,
+                extraction="focused",
+                retriever="bm25",
+                title_weight=weight,
+                cache=tmp_path / "t.sqlite",
+            ),
+            [FILM, LAKE],
+            ScriptedEngine(reader),
+            kept,
+        )
+        for loop, weight in (("ras", 5), ("ras_no_planning", 5), ("ras", 1))
+    ]
+    one, same, other = (each.loop.retriever for each in opened)  # type: ignore[attr-defined]
+    assert one.spans is same.spans is other.spans
+    assert one.retriever is same.retriever is not other.retriever
+    for each in opened:
+        await each.close()
 
 
 def test_another_component_is_refused(tmp_path: Path) -> None:
