@@ -33,6 +33,8 @@ PAGES = {"docs/results.md": "results.md.j2", "docs/reproduce.md": "reproduce.md.
 README_TEMPLATE = "readme_results.md.j2"
 README_TABLE = re.compile(r"(<!-- results: begin -->\n)(.*?)(<!-- results: end -->)", re.DOTALL)
 EVALUATIONS = "evaluations"
+# Development questions, which settings are chosen on: loops as they ship, and variants LOOP__NAME.
+DEVELOPMENT = "development"
 WITHOUT = "__no_derived"
 ALL_FACTS = "__all_facts"
 WRITTEN = "__written"
@@ -161,6 +163,21 @@ class QuestionSet:
         """F1 where the question itself is asked first and where the planner says, as `ablated`."""
         return self._against(QUESTION_FIRST)
 
+    @cached_property
+    def variants(self) -> list[dict[str, Any]]:
+        """F1 of each loop's variants and of the loop, over all questions, as `ablated`."""
+        rows = []
+        for name in self.runs:
+            loop, _, variant = name.partition("__")
+            if variant and loop in self.runs:
+                rows.append({**next(self._paired(name, loop)), "variant": variant})
+        return rows
+
+    def calls(self, name: str) -> float:
+        """Return a run's mean calls a question."""
+        results = self.runs[name].results
+        return float(results["llm_calls"] / results["n"])
+
     def _against(self, lacking: str, having: str = "") -> list[dict[str, Any]]:
         """Compare two variants of each loop, as far as both are recorded."""
         return [
@@ -192,12 +209,12 @@ def read_records(results: Path) -> dict[str, Record]:
     return found
 
 
-def read_sets(records: Mapping[str, Record]) -> list[QuestionSet]:
-    """Return the evaluations by data set, in the order of `TITLES`, then of their names."""
+def read_sets(records: Mapping[str, Record], group: str = EVALUATIONS) -> list[QuestionSet]:
+    """Return a group's evaluations by data set, in the order of `TITLES`, then of their names."""
     sets: dict[str, dict[str, Run]] = {}
     for record in records.values():
         parts = record.name.split("/")
-        if parts[0] == EVALUATIONS and len(parts) == 3:
+        if parts[0] == group and len(parts) == 3:
             run = read_run(f"{parts[2]}={record.folder}")
             _check_means(record, run)
             sets.setdefault(parts[1], {})[parts[2]] = replace(run, dataset=parts[1])
@@ -291,6 +308,7 @@ def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dic
         "records": records,
         "results": {name: record.results for name, record in records.items()},
         "sets": read_sets(records),
+        "development": read_sets(records, DEVELOPMENT),
         "components": read_components(checkpoints),
         "machines": machines(records.values()),
         "machine": machine,
