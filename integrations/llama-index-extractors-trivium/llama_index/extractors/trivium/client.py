@@ -81,7 +81,8 @@ class TriviumClient:
 
     def post(self, path: str, body: Mapping[str, Any], answer: type[AnswerT]) -> AnswerT:
         """Return what the server answers; raises TriviumError."""
-        return Retrying(**self._retrying())(self._post, path, body, answer)
+        answered: AnswerT = Retrying(**self._retrying())(self._post, path, body, answer)
+        return answered
 
     async def apost(self, path: str, body: Mapping[str, Any], answer: type[AnswerT]) -> AnswerT:
         """Return what the server answers; raises TriviumError."""
