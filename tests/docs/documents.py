@@ -10,7 +10,9 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).resolve().parents[2]
 # CHANGELOG.md is left out: it names what is no longer there.
-PATTERNS = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "[!.]*/README.md")
+PATTERNS = (
+    "README.md", "CONTRIBUTING.md", "docs/**/*.md", "[!.]*/README.md", "integrations/*/README.md",
+)  # fmt: skip
 # Trees of what runs write.
 OUTPUTS = ("runs", "build", "dist", "outputs")
 

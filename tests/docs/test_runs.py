@@ -83,6 +83,12 @@ INSTALLS = "installs an environment"
 MINUTES = "measures for minutes"
 # How the figures were made.
 MEASURED = ("checkpoints/README.md", "docs/reproduce.md")
+# Python of packages that are not installed here.
+INTEGRATIONS = (
+    "docs/integrations.md",
+    "integrations/langchain-trivium/README.md",
+    "integrations/llama-index-extractors-trivium/README.md",
+)
 HOURS = "takes an hour or more with data that does not ship"
 HUB = "needs the network"
 SERVER = "runs until it is stopped"
@@ -90,6 +96,8 @@ PYTHON = "python"
 EXCUSES = (
     Excuse("README.md", "make", "runs everything else, for an hour"),
     Excuse("docs/installing.md", "pip install", INSTALLS),
+    Excuse("docs/integrations.md", "pip install", INSTALLS),
+    Excuse(INTEGRATIONS, ("from langchain_", "from llama_index."), "run by make test-integrations"),
     *(
         Excuse("benchmarks/README.md", f"python benchmarks/{name}.py", MINUTES,
                f"tests/benchmarks/test_{name}.py")

@@ -1,0 +1,3 @@
+"""The fixtures of integrations/stand_in.py."""
+
+pytest_plugins = ("stand_in",)
