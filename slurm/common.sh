@@ -13,6 +13,20 @@ cd "$TRIVIUM_ROOT"
 export PYTHONPATH=$TRIVIUM_ROOT
 mkdir -p "$WORK"
 
+# The words before a program of Python: the interpreter, in its container where one is set.
+python=("$PYTHON")
+enter_container() {
+  local folder options
+  python=(apptainer exec --pwd "$TRIVIUM_ROOT")
+  for folder in "$TRIVIUM_ROOT" "$SLURM_FILES" "$WORK" "${TRIVIUM_CACHE:-}" "${HF_HOME:-}"; do
+    [[ -z $folder ]] || python+=(--bind "$folder")
+  done
+  ((GPUS_PER_NODE == 0)) || python+=(--nv)
+  read -r -a options <<<"$CONTAINER_OPTIONS"
+  python+=("${options[@]}" "$CONTAINER" "$PYTHON")
+}
+[[ -z $CONTAINER ]] || enter_container
+
 # The word of a list that this task of a job array is for; each has PARTS tasks, by default 1.
 task_of() {
   local words parts=${2:-1}

@@ -4,6 +4,12 @@
 
 # The checkout, and the environment that `make install` made in it. Seen by all nodes.
 TRIVIUM_ROOT=${TRIVIUM_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+# An image of containers/trivium.def to run in by Apptainer, seen by all nodes; empty: no container.
+# It brings the environment, and the code is the checkout's.
+CONTAINER=${CONTAINER:-}
+# Further options of `apptainer exec`, such as what else it is to see: --bind /data,/scratch
+CONTAINER_OPTIONS=${CONTAINER_OPTIONS:-}
+PYTHON=${PYTHON:-${CONTAINER:+/opt/venv/bin/python}}
 PYTHON=${PYTHON:-$TRIVIUM_ROOT/.venv/bin/python}
 # A line of shell that a job begins with, such as: module load cuda/12.8
 PREPARE=${PREPARE:-}

@@ -16,8 +16,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,6 +82,11 @@ class Process:
             raise subprocess.TimeoutExpired(self.arguments, timeout or 0.0)
         return self._process.exitcode
 
+    @property
+    def sentinel(self) -> int:
+        """What `multiprocessing.connection.wait` waits for."""
+        return self._process.sentinel
+
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Wait for its end; standard output and standard error."""
         self.wait(timeout)
@@ -86,8 +94,10 @@ class Process:
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, if it still runs."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        # It may have ended since: the server that forked it has waited for it.
+        with suppress(ProcessLookupError):
+            if self.poll() is None:
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End it at once."""
@@ -119,6 +129,23 @@ def run(
     finally:
         process.kill()
     return subprocess.CompletedProcess(process.arguments, process.wait(), output, errors)
+
+
+def wait_together(started: Sequence[Process], grace: float, timeout: float = 600) -> list[int]:
+    """Wait for processes that work together; their exit codes.
+
+    grace: seconds that the others have once one has failed; then they are killed, as they are
+        after `timeout`.
+    """
+    end = time.monotonic() + timeout
+    while running := [process for process in started if process.poll() is None]:
+        wait_for_any([process.sentinel for process in running], max(0.0, end - time.monotonic()))
+        if any(process.poll() for process in started):
+            end = min(end, time.monotonic() + grace)
+        if time.monotonic() >= end:
+            for process in running:
+                process.kill()
+    return [process.wait() for process in started]
 
 
 def fresh(

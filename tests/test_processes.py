@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import begin, fresh, run
+from tests.processes import begin, fresh, run, wait_together
 
 SHOWN = """
 import json, os, sys, torch
@@ -59,3 +59,12 @@ def test_signals_reach_it_and_its_end_is_waited_for(tmp_path: Path) -> None:
     output, errors = process.communicate(60)
     assert output == "here\n" and errors.splitlines()[-1] == "KeyboardInterrupt"
     assert process.returncode not in (0, None)
+
+
+def test_where_one_of_several_fails_the_others_end_too(tmp_path: Path) -> None:
+    text = "import sys, time; time.sleep(int(sys.argv[1])); sys.exit(int(sys.argv[2]))"
+    program = script(tmp_path, text)
+    assert wait_together([begin(program, 0, 0), begin(program, 0, 3)], grace=60) == [0, 3]
+    assert wait_together([begin(program, 0, 1), begin(program, 600, 0)], grace=0) == [1, -9]
+    started = [begin(program, 600, 0) for _ in range(2)]
+    assert wait_together(started, grace=600, timeout=0.1) == [-9, -9]

@@ -98,6 +98,10 @@ EXCUSES = (
     Excuse("docs/installing.md", "pip install", INSTALLS),
     Excuse("docs/integrations.md", "pip install", INSTALLS),
     Excuse(INTEGRATIONS, ("from langchain_", "from llama_index."), "run by make test-integrations"),
+    Excuse("docs/offline.md", ("make", "pip"), INSTALLS),
+    Excuse("docs/offline.md", "hf download", HUB),
+    Excuse("docs/offline.md", "training/train_ras.py", "needs a backbone from a hub"),
+    Excuse("containers/README.md", ("docker", "apptainer"), "needs a container's runtime"),
     *(
         Excuse("benchmarks/README.md", f"python benchmarks/{name}.py", MINUTES,
                f"tests/benchmarks/test_{name}.py")

@@ -3,11 +3,15 @@
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -246,6 +250,124 @@ def test_nothing_is_served_to_a_network_without_a_key(
         assert asked_for[-2:] == ["--deadline", "60"]
 
 
+@pytest.fixture
+def apptainer(cluster: dict[str, str], tmp_path: Path) -> Path:
+    """An apptainer that writes down its options and runs the command; returns where.
+
+    As the real one it takes the environment along, runs the command as a child, hands signals on
+    and ends with the child's code.
+    """
+    asked_for = tmp_path / "apptainer_asked"
+    program = tmp_path / "bin" / "apptainer"
+    program.write_text(f"""#!/bin/bash
+options=()
+until [[ $1 == *.sif ]]; do options+=("$1"); shift; done
+(IFS="|"; echo "${{options[*]}}|$1" >> {asked_for})
+shift
+PATH=${{APPTAINERENV_PREPEND_PATH:+$APPTAINERENV_PREPEND_PATH:}}$PATH "$@" &
+trap 'kill -TERM $!' TERM
+trap 'kill -USR1 $!' USR1
+while kill -0 $! 2>/dev/null; do wait $!; code=$?; done
+exit $code
+""")
+    program.chmod(0o755)
+    return asked_for
+
+
+def entered(folders: list[str], *more: str) -> list[str]:
+    """Options with which a container is entered, and the image."""
+    binds = [word for folder in folders for word in ("--bind", folder)]
+    return ["exec", "--pwd", str(ROOT), *binds, *more, "/images/t.sif"]
+
+
+def test_a_container_is_entered_with_what_the_job_needs(
+    cluster: dict[str, str], apptainer: Path, tmp_path: Path
+) -> None:
+    shown = tmp_path / "bin" / "python"
+    shown.write_text('#!/bin/bash\nIFS="|"; echo "$PYTHONPATH|$TRIVIUM_API_KEY|$*"\n')
+    shown.chmod(0o755)
+    given = {
+        "SLURM_FILES": str(SCRIPTS), "CONTAINER": "/images/t.sif", "PYTHON": str(shown),
+        "TRIVIUM_API_KEY": "a secret", "QUESTIONS": "q.jsonl", "SOURCES": "world=/w",
+        "SLURM_ARRAY_TASK_ID": "0", "BUILDERS": "build_subq", "LOOPS": "ras",
+    }  # fmt: skip
+    folders = [str(ROOT), str(SCRIPTS), cluster["WORK"]]
+    wanted = [
+        ("build_data.sbatch", {}, [*folders], ["--nv"], "data_gen/build_subq.py"),
+        ("merge_data.sbatch", {"GPUS_PER_NODE": "0"}, folders, [], "data_gen/merge_shards.py"),
+        ("merge.sbatch", {"GPUS_PER_NODE": "0"}, folders, [], "slurm/merge_results.py"),
+        (
+            "evaluate.sbatch", {"CONTAINER_OPTIONS": "--bind /data", "TRIVIUM_CACHE": "/c"},
+            [*folders, "/c"], ["--nv", "--bind", "/data"], "inference/evaluate.py",
+        ),
+        ("serve.sbatch", {"HF_HOME": "/hub"}, [*folders, "/hub"], ["--nv"], "inference/serve.py"),
+    ]  # fmt: skip
+    for script, more, bound, options, program in wanted:
+        done = run(cluster, "bash", str(SCRIPTS / script), "runs/ras", **{**given, **more})
+        assert done.returncode == 0, done.stderr
+        assert apptainer.read_text().splitlines()[-1].split("|") == entered(bound, *options)
+        path, key, *command = done.stdout.splitlines()[-1].split("|")
+        # A key goes by the environment alone: who lists processes sees no command's.
+        assert (path, key, command[0]) == (str(ROOT), "a secret", program)
+    assert "a secret" not in apptainer.read_text()
+    assert run(cluster, "bash", "-c", f"source {SCRIPTS}/settings.sh; echo $PYTHON", PYTHON="",
+               CONTAINER="/images/t.sif").stdout == "/opt/venv/bin/python\n"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sent", "received", "requeued"),
+    [("TERM", "TERM", []), ("USR1", "USR1", [["requeue", "30017"]])],
+)
+def test_a_training_in_a_container_hears_signals_and_is_requeued_outside(
+    sent: str, received: str, requeued: list[list[str]], cluster: dict[str, str],
+    apptainer: Path, tmp_path: Path,
+) -> None:  # fmt: skip
+    folder = tmp_path / "bin"
+    (folder / "srun").write_text(
+        "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n"
+        'SLURM_PROCID=0 SLURM_LOCALID=0 exec "$@"\n'
+    )
+    (folder / "scontrol").write_text(
+        "#!/bin/bash\n[[ $1 != show ]] || exec echo node1\n"
+        f'IFS="|"; echo "$*" >> {cluster["ASKED"]}\n'
+    )
+    # As a training: it asks for a requeue at the warning, and ends with 75 at either signal.
+    training = folder / "python"
+    training.write_text(
+        f"""#!/bin/bash
+trap 'echo TERM; exit 75' TERM
+trap 'echo USR1; scontrol requeue "$SLURM_JOB_ID"; exit 75' USR1
+touch {tmp_path}/started
+while true; do sleep 0.05; done
+"""
+    )
+    training.chmod(0o755)
+    given = {
+        **cluster, "SLURM_FILES": str(SCRIPTS), "CONTAINER": "/images/t.sif",
+        "PYTHON": str(training), "SLURM_JOB_ID": "30017", "SLURM_JOB_NODELIST": "node1",
+        "SLURM_NTASKS": "1", "SLURM_NNODES": "1",
+    }  # fmt: skip
+    command = ["bash", str(SCRIPTS / "train_t2t.sbatch"), "t2t_tiny", "DATA", "OUT"]
+    with subprocess.Popen(
+        command, env=given, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as job:
+        try:
+            while not (tmp_path / "started").exists():
+                assert job.poll() is None
+                time.sleep(0.02)
+            for child in psutil.Process(job.pid).children():
+                child.send_signal(getattr(signal, f"SIG{sent}"))
+            output, _ = job.communicate(timeout=60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+    assert job.returncode == 75
+    assert output.splitlines()[0] == received
+    asked_for = Path(cluster["ASKED"])
+    assert (asked(cluster) if asked_for.exists() else []) == requeued
+    assert not list(Path(cluster["WORK"]).glob("asked_of_scontrol*"))
+
+
 def test_results_are_merged_or_the_missing_one_is_named(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
@@ -268,6 +390,7 @@ def test_results_are_merged_or_the_missing_one_is_named(
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_the_scripts_are_clean() -> None:
     scripts = sorted([*SCRIPTS.glob("*.sh"), *SCRIPTS.glob("*.sbatch")])
+    scripts += [SCRIPTS / "in_container" / "scontrol", ROOT / "containers" / "install.sh"]
     command = ["shellcheck", "-x", "-P", str(SCRIPTS), *map(str, scripts)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout

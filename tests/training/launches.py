@@ -4,11 +4,11 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from torch.distributed import TCPStore
 
 from benchmarks.harness.forms import DDP, FORMS
 from tests import processes
@@ -18,6 +18,7 @@ needs_deepspeed = pytest.mark.skipif(
     importlib.util.find_spec("deepspeed") is None,
     reason="DeepSpeed is not installed: pip install -e '.[deepspeed]'",
 )
+PROCESSES = 2
 # Every form as a parameter.
 ALL_FORMS = [
     pytest.param(form, marks=[needs_deepspeed] if form.startswith("zero") else []) for form in FORMS
@@ -32,16 +33,45 @@ def without_compiling() -> None:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
-def launch(script: str, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-    """Start a script twice, as one training on CPUs; in the form of `environment`, else DDP."""
-    command = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
-    return subprocess.Popen(
-        [sys.executable, *command, str(ROOT / "training" / script), *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or DDP)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class Launch:
+    """A script started twice, as one training on CPUs, in a form of FORMS.
+
+    Of torchrun's part this does what a training sees: places, and a store at which they meet. Its
+    three interpreters would import everything for 20 seconds of a core; `torchrun` below is for the
+    one test that it starts our processes too.
+    """
+
+    def __init__(self, script: Path, *arguments: str, form: str) -> None:
+        # It lives here and not in the first process, as torchrun's does: no port is lost between.
+        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        meeting = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self._store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "WORLD_SIZE": str(PROCESSES),
+            "LOCAL_WORLD_SIZE": str(PROCESSES),
+        }
+        given = {**os.environ, **FORMS[form], **meeting}
+        self._started = [
+            processes.begin(script, *arguments, env={**given, "RANK": rank, "LOCAL_RANK": rank})
+            for rank in map(str, range(PROCESSES))
+        ]
+
+    def wait(self) -> tuple[list[int], str]:
+        """Wait for the end of both; their exit codes, and what both wrote to standard error.
+
+        Where one fails the other has a minute to end itself, and is killed after it.
+        """
+        codes = processes.wait_together(self._started, grace=60)
+        return codes, "".join(process.errors for process in self._started)
+
+
+def torchrun(script: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a script by torchrun as two processes on CPUs, to its end."""
+    command = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(PROCESSES))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **DDP}
+    return processes.fresh(*command, script, *arguments, env=environment)
 
 
 def in_turn(commands: Sequence[Sequence[str]], form: str) -> str:
@@ -51,21 +81,15 @@ def in_turn(commands: Sequence[Sequence[str]], form: str) -> str:
         commands: a script of training/ and its arguments, each.
         form: of FORMS, as two processes; `one`: as one process.
     """
-    script = str(ROOT / "tests/training/in_turn.py")
+    script = ROOT / "tests/training/in_turn.py"
     given = json.dumps([list(command) for command in commands])
     if form == "one":
-        done = processes.run(Path(script), given)
+        done = processes.run(script, given)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stderr
-    process = launch(script, given, **FORMS[form])
-    output = process.communicate()[1]
-    assert process.returncode == 0, error_of(output)
-    return output
-
-
-def error_of(output: str) -> str:
-    """What a process wrote about its error, without what the launcher says after it."""
-    return output.partition("elastic/multiprocessing")[0][-3000:]
+    codes, errors = Launch(script, given, form=form).wait()
+    assert codes == [0, 0], errors[-3000:]
+    return errors
 
 
 def own_folders(parent: Path, name: str, contents: Sequence[str]) -> Path:

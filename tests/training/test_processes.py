@@ -10,10 +10,8 @@ from safetensors.torch import load_file
 from tests.training.conftest import ROOT, Settings
 from tests.training.launches import (
     ALL_FORMS,
-    FORMS,
-    error_of,
+    Launch,
     in_turn,
-    launch,
     needs_deepspeed,
     own_folders,
 )
@@ -175,14 +173,15 @@ def test_where_one_process_cannot_read_its_data_all_stop(
     form: str, triples_file: Path, backbone: Path, tmp_path: Path
 ) -> None:
     script = own_folders(tmp_path, "data.jsonl", [triples_file.read_text(), "{broken\n"])
-    process = launch(
-        *(str(script), str(ROOT / "training/train_t2t.py")),
+    launched = Launch(
+        *(script, str(ROOT / "training/train_t2t.py")),
         *("--config", str(ROOT / "configs/t2t_tiny.yaml"), f"output_dir={tmp_path / 'out'}"),
         *("data.train=data.jsonl", f"model.backbone={backbone}", "train.num_processes=2"),
-        **FORMS[form],
+        form=form,
     )
-    output = process.communicate()[1]
-    assert process.returncode == 1
+    codes, output = launched.wait()
+    # Each by itself: nobody is there who would end the one for the other.
+    assert codes == [1, 1], output[-3000:]
     assert "train_t2t.py: data.jsonl:1" in output
     assert "train_t2t.py: process 1 cannot start; see its own message" in output
     assert not checkpoints(tmp_path / "out")
@@ -196,18 +195,18 @@ def test_zero_does_not_step_on_a_loss_that_is_not_finite(
 ) -> None:
     script = tmp_path / "counted.py"
     script.write_text(COUNTED)
-    process = launch(
-        *(str(script), str(tmp_path / "steps"), str(ROOT / "training/train_t2t.py")),
+    launched = Launch(
+        *(script, str(tmp_path / "steps"), str(ROOT / "training/train_t2t.py")),
         *("--config", str(ROOT / "configs/t2t_tiny.yaml"), f"output_dir={tmp_path / 'out'}"),
         *(f"data.train={triples_file}", f"model.backbone={backbone}", "train.num_processes=2"),
         *("train.batch_size=1", "train.max_steps=4", "train.save_steps=1"),
         *("train.learning_rate=1e30", "train.schedule=constant", "train.warmup_ratio=0"),
-        **FORMS[form],
+        form=form,
     )
-    output = process.communicate()[1]
-    assert process.returncode == 1
+    codes, output = launched.wait()
+    assert codes == [1, 1], output[-3000:]
     said = "train_t2t.py: the loss is not finite at step 2; the optimizer has not stepped."
-    assert output.count(said) == 2, error_of(output)
+    assert output.count(said) == 2, output[-3000:]
     # One step on each process.
     assert (tmp_path / "steps").read_text() == "step\n" * 2
     assert [folder.name for folder in checkpoints(tmp_path / "out")] == ["checkpoint-1"]

@@ -17,7 +17,7 @@ from models.formats.retrieval import RetrievalSample, TitledText
 from tests.processes import run
 from tests.tiny import tiny_tokenizer
 from tests.training.conftest import ROOT
-from tests.training.launches import error_of, launch
+from tests.training.launches import torchrun
 
 SCRIPT = ROOT / "training" / "train_retriever.py"
 CONFIG = ROOT / "configs" / "retriever_minilm.yaml"
@@ -112,9 +112,9 @@ def test_embeddings_do_not_depend_on_the_batch(encoder: Path) -> None:
 def test_two_processes_share_a_training(data: Path, encoder: Path, tmp_path: Path) -> None:
     files = (f"data.train={data / 'train.jsonl'}", f"data.dev={data / 'dev.jsonl'}")
     given = (f"output_dir={tmp_path / 'out'}", f"model.encoder={encoder}", "train.num_processes=2")
-    process = launch("train_retriever.py", "--config", str(CONFIG), *files, *given, *SIZES)
-    errors = process.communicate()[1]
-    assert process.returncode == 0, error_of(errors)
+    program = ROOT / "training/train_retriever.py"
+    done = torchrun(program, "--config", str(CONFIG), *files, *given, *SIZES)
+    assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["steps"] == 3
     verify_component(tmp_path / "out")
 
