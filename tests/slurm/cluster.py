@@ -16,6 +16,8 @@ from pathlib import Path
 
 import psutil
 
+from tests import debian
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "slurm"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "srun")
@@ -54,30 +56,13 @@ class NoCluster(Exception):
 
 
 def install() -> None:
-    """Install Debian's SLURM and munge where they are absent; that takes about a minute.
-
-    Raises:
-        NoCluster: this user may not, or apt cannot.
-    """
+    """Install Debian's SLURM and munge where they are absent. Raises NoCluster."""
     if os.geteuid() != 0:
         raise NoCluster("SLURM's daemons are started as root alone")
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    if not missing:
-        return
-    if shutil.which("apt-get") is None:
-        raise NoCluster(f"{', '.join(missing)} not found, and there is no apt-get to install them")
-    given = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ("apt-get", "install", "-y", "--no-install-recommends", *PACKAGES)
-    reason = "no reason given"
-    for attempt in (command, ("apt-get", "update"), command):
-        try:
-            done = subprocess.run(attempt, env=given, capture_output=True, text=True, timeout=300)
-        except subprocess.TimeoutExpired as error:
-            raise NoCluster(f"{' '.join(attempt)} takes more than {error.timeout} s") from None
-        if attempt == command and done.returncode == 0:
-            return
-        reason = (done.stderr.strip().splitlines() or [reason])[-1]
-    raise NoCluster(f"apt-get cannot install {' and '.join(PACKAGES)}: {reason}")
+    try:
+        debian.install(PACKAGES, PROGRAMS)
+    except debian.NotInstalled as reason:
+        raise NoCluster(str(reason)) from None
 
 
 @dataclass

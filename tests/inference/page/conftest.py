@@ -1,12 +1,14 @@
 """A real browser, once for all tests, and pages in it that hold to the policy."""
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Request
 
 from benchmarks.harness.browser import BrowserError, opened_browser
+from tests import debian
 
 # What a browser blocked would only be a line in its console.
 NOTE_VIOLATIONS = """
@@ -17,12 +19,17 @@ addEventListener("securitypolicyviolation", (event) =>
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """Chromium; the tests are skipped where there is none."""
-    try:
-        async with opened_browser() as opened:
-            yield opened
-    except BrowserError as error:
-        pytest.skip(str(error))
+    """Chromium; the tests are skipped where it is not there and cannot be installed."""
+    async with AsyncExitStack() as stack:
+        try:
+            opened = await stack.enter_async_context(opened_browser())
+        except BrowserError as error:
+            try:
+                debian.install(["chromium"], ["chromium"])
+            except debian.NotInstalled as reason:
+                pytest.skip(f"{error}; {reason}")
+            opened = await stack.enter_async_context(opened_browser())
+        yield opened
 
 
 @pytest_asyncio.fixture(loop_scope="session")
