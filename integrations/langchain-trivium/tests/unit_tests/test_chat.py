@@ -17,6 +17,11 @@ def chat(address: str, model: str = "ras") -> ChatOpenAI:
     return ChatOpenAI(base_url=address, model=model, api_key=key, max_retries=0)
 
 
+# langchain-openai keeps one client an address, which lives in one event loop.
+one_event_loop = pytest.mark.asyncio(loop_scope="module")
+
+
+@one_event_loop
 async def test_a_loop_answers(address: str) -> None:
     asked = chat(address, LOOP)
     answer = asked.invoke(QUESTION)
@@ -24,6 +29,7 @@ async def test_a_loop_answers(address: str) -> None:
     assert (await asked.ainvoke(QUESTION)).text == answer.text
 
 
+@one_event_loop
 async def test_streamed_it_says_the_same(address: str) -> None:
     asked = chat(address, LOOP)
     chunks = list(asked.stream(QUESTION, stream_usage=True))
