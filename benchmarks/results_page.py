@@ -173,10 +173,11 @@ class QuestionSet:
                 rows.append({**next(self._paired(name, loop)), "variant": variant})
         return rows
 
-    def calls(self, name: str) -> float:
-        """Return a run's mean calls a question."""
-        results = self.runs[name].results
-        return float(results["llm_calls"] / results["n"])
+    def calls(self, name: str) -> float | None:
+        """Return a run's mean calls a question; None where its predictions tell of none."""
+        calls = [score.llm_calls for score in self.runs[name].scores.values()]
+        known = [count for count in calls if count is not None]
+        return sum(known) / len(known) if known else None
 
     def _against(self, lacking: str, having: str = "") -> list[dict[str, Any]]:
         """Compare two variants of each loop, as far as both are recorded."""

@@ -185,6 +185,22 @@ def test_tables_of_evaluations_are_computed_from_predictions(evaluated: Path) ->
     assert "F1 of `ras` over no retrieval (derived comparisons included) | 0.120 | 0.500" in text
 
 
+def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
+    (evaluated / "development").mkdir()
+    shutil.copytree(
+        evaluated / "evaluations" / "2wikimultihopqa", evaluated / "development" / "own"
+    )
+    [group] = page.read_sets(page.read_records(evaluated), page.DEVELOPMENT)
+    rows = {row["variant"]: row for row in group.variants}
+    assert set(rows) == {"no_derived", "all_facts", "written", "earlier", "question_first"}
+    row = rows["no_derived"]
+    assert (row["loop"], row["with"]["mean"], row["without"]["mean"]) == ("ras", 0.75, 0.25)
+    text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
+    section = text[text.index("What do the papers' settings") : text.index("How well is a passage")]
+    assert section.count("| [`ras`](../benchmarks/results/development/own/ras/) |") == 5
+    assert f"| {page.within(row['gain'])} | {page.probability(row['gain']['p_value'])} |" in section
+
+
 def test_what_focused_extraction_carries_is_paired(evaluated: Path) -> None:
     [group] = page.read_sets(page.read_records(evaluated))
     assert group.loops == ["none", "ras", "ras_no_planning"]
