@@ -1,6 +1,6 @@
 """Many conversations at once with a served loop: none lost, none mixed up, memory bounded.
 
-    python benchmarks/conversations.py [--conversations 200] [options of serve.py]
+    python benchmarks/conversations.py [--conversations 200] [-- options of serve.py]
 
 Starts inference/serve.py over a fictional world, asks every question alone first and then all at
 once, every second one streamed, and compares. An answer is mixed up where its trace has another
@@ -198,13 +198,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--loop", default="ras", help="(default: %(default)s)")
     add("--entities", type=int, default=150, help="of the world (default: %(default)s)")
     add("--seed", type=int, default=0)
+    add("options", nargs="*", help="of serve.py, after --")
     return parser
 
 
 @one_line_errors()
 def main() -> None:
     """Run the command."""
-    arguments, options = _parser().parse_known_args()
+    arguments = _parser().parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "world"
         build_world(
@@ -218,7 +219,7 @@ def main() -> None:
         records = list(read_records(folder / "questions_test.jsonl", QuestionRecord))
         own = ["--loops", arguments.loop, "--corpus", str(folder / "corpus.jsonl")]
         cache = ["--cache", str(folder / "triples.sqlite")]
-        with serving([*own, *cache, *options]) as (address, process):
+        with serving([*own, *cache, *arguments.options]) as (address, process):
             figures = asyncio.run(measure(address, process, arguments.loop, records))
     rows = [[name, value] for name, value in figures.items()]
     print_table("Conversations", ["what", "value"], rows)

@@ -65,6 +65,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.train_step",
         "benchmarks.engines",
         "benchmarks.loop",
+        "benchmarks.conversations",
         "benchmarks.processes",
         "benchmarks.deep_prompt",
         "benchmarks.save_stall",

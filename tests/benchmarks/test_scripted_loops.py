@@ -147,8 +147,10 @@ def test_one_lost_answer_within_reach_is_seen(
     lost = given.questions[reach.index(True)].question
     whole = ThRagLoop.answer
 
-    async def loses_one(self: ThRagLoop, record: QuestionRecord) -> Trace:
-        trace = await whole(self, record)
+    async def loses_one(
+        self: ThRagLoop, record: QuestionRecord, trace: Trace | None = None
+    ) -> Trace:
+        trace = await whole(self, record, trace)
         if record.question == lost:
             trace.answer = ""
         return trace

@@ -122,11 +122,13 @@ def test_an_interrupted_evaluation_goes_on_and_asks_only_what_is_missing(
     asked: list[str] = []
     whole = RasLoop.answer
 
-    async def killed_at_b(self: RasLoop, record: QuestionRecord) -> Trace:
+    async def killed_at_b(
+        self: RasLoop, record: QuestionRecord, trace: Trace | None = None
+    ) -> Trace:
         if record.id == "b" and len(asked) == 1:
             raise KeyboardInterrupt
         asked.append(record.id)
-        return await whole(self, record)
+        return await whole(self, record, trace)
 
     monkeypatch.setattr(RasLoop, "answer", killed_at_b)
     evaluate = (
