@@ -198,7 +198,8 @@ async def test_a_conversation_of_open_webui() -> None:
         "temperature": 0.8,
         "stream_options": {"include_usage": True},
     }
-    reasoning, content, usage, sources = "", "", {}, []
+    usage: dict[str, Any] = {}
+    reasoning, content, sources = "", "", []
     async with listening(server) as address:
         for data in (await events(address, body))[:-1]:
             usage = data.get("usage") or usage

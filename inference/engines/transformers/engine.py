@@ -169,7 +169,7 @@ class TransformersEngine:
             served.end_ids,
             matcher,
             item.settled.is_set,
-            item.pieces and item.pieces.grow,
+            None if item.pieces is None else item.pieces.grow,
         )
 
     def _compiler(self, served: LocalServed) -> ConstraintCompiler:
