@@ -15,6 +15,7 @@ from common.cache import cache_folder
 from common.files import file_sha256
 from inference.documents.chunks import CountTokens
 from inference.documents.ingestion import Ingested, ingest
+from inference.retrieval.passages import DENSE, EARLIER
 from models.files.backbone import load_tokenizer
 
 MAX_TOKENS = 200
@@ -74,7 +75,8 @@ def is_corpus_file(path: Path) -> bool:
 def own_corpus(path: Path) -> OwnCorpus:
     """Take in a file or folder, what changed of it, and return the corpus of its passages.
 
-    The index's folder is that of the passages as they are now; those of earlier ones go.
+    The index's folder is that of the passages as they are now; of earlier ones the vectors are
+    handed on, and the rest goes.
     Raises IngestionError, CacheFolderError.
     """
     key = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
@@ -85,8 +87,17 @@ def own_corpus(path: Path) -> OwnCorpus:
     index = indexes / file_sha256(out)[:16]
     for other in indexes.glob("*"):
         if other != index:
+            _hand_on(other, index)
             shutil.rmtree(other, ignore_errors=True)
     return OwnCorpus(out, index, done)
+
+
+def _hand_on(old: Path, new: Path) -> None:
+    """Move what the index of the passages before knows to where that of these looks for it."""
+    found = next((old / name for name in (DENSE, EARLIER) if (old / name).is_dir()), None)
+    if found is not None and not new.exists():
+        new.mkdir()
+        found.rename(new / EARLIER)
 
 
 def token_counter(tokenizer: str) -> CountTokens:

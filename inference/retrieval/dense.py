@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 
 from common.files import atomic_directory
 from inference.retrieval.passages import (
+    META_FILE,
     Hit,
     Passage,
     check_meta,
@@ -20,9 +23,12 @@ from inference.retrieval.passages import (
     write_meta,
 )
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
+from models.formats.passages import passage_key
 from models.formats.prompts import passage_text
 
+logger = logging.getLogger(__name__)
 INDEX_FILE = "index.faiss"
+KEYS_FILE = "keys.json"
 
 
 class VectorIndex:
@@ -55,6 +61,11 @@ class VectorIndex:
             [(int(r[place]), float(s[place])) for place in np.lexsort((r, -s))]
             for s, r in zip(*found, strict=True)
         ]
+
+    def vectors(self) -> FloatArray:
+        """Return all vectors [n, d] by their rows."""
+        found: FloatArray = self._index.reconstruct_n(0, len(self))
+        return found
 
     def save(self, file: Path) -> None:
         """Write the index."""
@@ -110,10 +121,29 @@ class DenseRetriever:
         }
 
     def save(self, folder: str | Path) -> None:
-        """Write `index.faiss` and `meta.json`, whole or not at all."""
+        """Write `index.faiss`, the passages' keys and `meta.json`, whole or not at all."""
         with atomic_directory(folder) as target:
             self.index.save(target / INDEX_FILE)
+            (target / KEYS_FILE).write_text(json.dumps(list(map(passage_key, self.passages))))
             write_meta(target, self._meta())
+
+    @classmethod
+    def grown(
+        cls, earlier: str | Path, passages: Sequence[Passage], encoder: SentenceEncoder
+    ) -> DenseRetriever:
+        """Index passages of which an index that was saved earlier, over others, knows some.
+
+        Only those that it does not know are embedded; all of them where it is another encoder's.
+        """
+        known = _known_vectors(Path(earlier), encoder)
+        keys = list(map(passage_key, require_passages(passages)))
+        new = {key: p for key, p in zip(keys, passages, strict=True) if key not in known}
+        logger.info("embedding %d new passages of %d", len(new), len(keys))
+        texts = [passage_text(passage.title, passage.text) for passage in new.values()]
+        known |= zip(new, encoder.encode(texts), strict=True)
+        index = VectorIndex(encoder.dimension)
+        index.add(np.stack([known[key] for key in keys]))
+        return cls(passages, encoder, index)
 
     @classmethod
     def load(
@@ -128,3 +158,16 @@ class DenseRetriever:
         empty.passages, empty.encoder = require_passages(passages), encoder
         check_meta(Path(folder), empty._meta())
         return cls(passages, encoder, VectorIndex.load(Path(folder) / INDEX_FILE))
+
+
+def _known_vectors(folder: Path, encoder: SentenceEncoder) -> dict[str, FloatArray]:
+    """Return an index's vectors by the passages' keys; none where it is another encoder's."""
+    try:
+        meta = json.loads((folder / META_FILE).read_text(encoding="utf-8"))
+        if meta["encoder_fingerprint"] != encoder.fingerprint:
+            return {}
+        keys = json.loads((folder / KEYS_FILE).read_text(encoding="utf-8"))
+        return dict(zip(keys, VectorIndex.load(folder / INDEX_FILE).vectors(), strict=True))
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        logger.warning("%s is not taken over (%s); every passage is embedded", folder, error)
+        return {}

@@ -9,7 +9,7 @@ from typing import Literal
 
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.dense import DenseRetriever
-from inference.retrieval.passages import META_FILE, Hit, Passage, Retriever
+from inference.retrieval.passages import DENSE, EARLIER, META_FILE, Hit, Passage, Retriever
 from models.files.sentence_encoder import load_sentence_encoder
 
 RANK_CONSTANT = 60
@@ -69,9 +69,11 @@ def build_retriever(
 ) -> Retriever:
     """Build a retriever over `passages`, or load it from `index_dir`.
 
-    index_dir: its folders `bm25` and `dense` are loaded where they exist and written where not;
-    None keeps the index in memory. Raises IndexMismatchError for an index of another corpus or
-    encoder, EmptyCorpusError, and ValueError for an unknown kind.
+    index_dir: its folders `bm25` and `dense` are loaded where they exist and written where not, the
+    latter with the vectors that its folder `earlier` knows; None keeps the index in memory.
+
+    Raises IndexMismatchError for an index of another corpus or encoder, EmptyCorpusError, and
+    ValueError for an unknown kind.
     """
     folder = None if index_dir is None else Path(index_dir)
     if kind == "bm25":
@@ -96,11 +98,15 @@ def _bm25(passages: Sequence[Passage], folder: Path | None, title_weight: int) -
 
 def _dense(passages: Sequence[Passage], encoder_name: str, folder: Path | None) -> DenseRetriever:
     encoder = load_sentence_encoder(encoder_name)
-    target = folder and folder / "dense"
+    target = folder and folder / DENSE
     if target and (target / META_FILE).exists():
         return DenseRetriever.load(target, passages, encoder)
-    logger.info("embedding %d passages with %s", len(passages), encoder.name)
-    retriever = DenseRetriever(passages, encoder)
+    earlier = folder and folder / EARLIER
+    if earlier and earlier.is_dir():
+        retriever = DenseRetriever.grown(earlier, passages, encoder)
+    else:
+        logger.info("embedding %d passages with %s", len(passages), encoder.name)
+        retriever = DenseRetriever(passages, encoder)
     if target:
         retriever.save(target)
     return retriever

@@ -22,6 +22,8 @@ Passage = PassageRecord
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.floating]
 META_FILE = "meta.json"
+# In a folder of indexes: the dense one, and that of the corpus as it was before, to grow from.
+DENSE, EARLIER = "dense", "earlier"
 DESCRIPTIVE_FIELDS = ("encoder",)
 
 

@@ -419,5 +419,6 @@ def test_a_folder_is_asked_and_its_sources_named(
     (folder / "c.txt").write_text("Polonium is another element.", encoding="utf-8")
     changed = own_corpus(folder)
     assert changed.ingested.counts["files read"] == 1
-    # The index of what the folder held before is gone.
+    # Of the index of what the folder held before the vectors are handed on.
     assert changed.index != again.index and not again.index.exists()
+    assert (changed.index / "earlier" / "index.faiss").is_file()

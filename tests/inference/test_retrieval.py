@@ -26,7 +26,7 @@ from inference.retrieval.passages import (
     load_corpus,
     top_hits,
 )
-from models.files.sentence_encoder import HashEncoder, load_sentence_encoder
+from models.files.sentence_encoder import FloatArray, HashEncoder, load_sentence_encoder
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, RecordError, read_records
 from tests.shared_data import shared_data_file
@@ -239,3 +239,36 @@ def test_meta_names_what_an_index_was_built_from(tmp_path: Path) -> None:
     assert meta["encoder"] == "hash"
     assert meta["encoder_fingerprint"] == load_sentence_encoder("hash").fingerprint
     assert len(meta["corpus_sha256"]) == 64
+
+
+class CountingEncoder(HashEncoder):
+    """Notes the texts that it embeds."""
+
+    def __init__(self) -> None:
+        self.embedded: list[str] = []
+
+    def _embed(self, texts: list[str], batch_size: int) -> FloatArray:
+        self.embedded += texts
+        return super()._embed(texts, batch_size)
+
+
+def test_an_index_grows_from_an_earlier_one_without_embedding_twice(tmp_path: Path) -> None:
+    DenseRetriever(PASSAGES[:30], HashEncoder()).save(tmp_path / "earlier")
+    now = [*PASSAGES[35:], *PASSAGES[10:30]]
+    encoder = CountingEncoder()
+    grown = DenseRetriever.grown(tmp_path / "earlier", now, encoder)
+    assert set(encoder.embedded) == {passage_text(p.title, p.text) for p in PASSAGES[35:]}
+    whole = DenseRetriever(now, HashEncoder())
+    assert grown.search(QUERIES, 9) == whole.search(QUERIES, 9)
+    (tmp_path / "earlier" / "keys.json").write_text("[", encoding="utf-8")
+    for folder, other in (("earlier", CountingEncoder()), ("none", CountingEncoder())):
+        anew = DenseRetriever.grown(tmp_path / folder, now, other)
+        assert len(other.embedded) == len(now)
+        assert anew.search(QUERIES, 9) == whole.search(QUERIES, 9)
+
+
+def test_another_encoder_s_vectors_are_not_taken_over(tmp_path: Path) -> None:
+    DenseRetriever(PASSAGES, OtherEncoder()).save(tmp_path / "earlier")
+    encoder = CountingEncoder()
+    DenseRetriever.grown(tmp_path / "earlier", PASSAGES, encoder)
+    assert len(encoder.embedded) == len(PASSAGES)
