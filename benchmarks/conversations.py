@@ -29,7 +29,7 @@ import openai
 import psutil
 from tqdm.asyncio import tqdm
 
-from benchmarks.harness.processes import benchmark_parser
+from benchmarks.harness.processes import benchmark_parser, resident_bytes
 from common.commands import one_line_errors
 from common.errors import UserError
 from common.tables import emit_json, print_table
@@ -77,15 +77,7 @@ class MemoryWatch:
 
     def _watch(self) -> None:
         while not self._over.wait(SECONDS_BETWEEN_LOOKS):
-            family = [self._process, *self._process.children(recursive=True)]
-            self.most_bytes = max(self.most_bytes, sum(map(_resident, family)))
-
-
-def _resident(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.NoSuchProcess:
-        return 0
+            self.most_bytes = max(self.most_bytes, resident_bytes(self._process))
 
 
 @contextmanager
@@ -150,7 +142,6 @@ async def measure(
     async with client:
         for name, at_once in (("alone", 1), ("at_once", len(records))):
             gate = asyncio.Semaphore(at_once)
-
             calls = [
                 _kept(client, gate, model, record.question, streamed=number % 2 == 1)
                 for number, record in enumerate(records)

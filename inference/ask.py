@@ -56,9 +56,9 @@ def show_trace(trace: Trace, places: Mapping[str, Place] = NOWHERE) -> None:
     """Print a trace for a person to read. places: where passages stand, by their ids."""
     for number, step in enumerate(trace.steps, start=1):
         titles = ", ".join(passage.title for passage in step.passages)
-        cited = [c.sentence if c else "" for c in step.citations] or [""] * len(step.triples)
-        pairs = zip(step.triples, cited, strict=True)
-        rows = [[format_triple(triple), sentence] for triple, sentence in pairs]
+        rows = [
+            [format_triple(t), cited.sentence if cited else ""] for t, cited in step.cited_triples
+        ]
         heading = f"{number}. [SUBQ] {step.subquery}   from: {titles}"
         print_table(heading, ["triples", "stated by"], rows or [["(no triples)", ""]])
         if step.decision:

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 from tqdm import tqdm
 
 from common.commands import command_parser
@@ -128,6 +130,16 @@ def peak_bytes() -> int:
             return int(line.split()[1]) << 10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak << 10
+
+
+def resident_bytes(process: psutil.Process) -> int:
+    """Return what a process and its children hold now, shared pages counted for each of them."""
+    held = 0
+    for each in (process, *process.children(recursive=True)):
+        # A child may end between the two looks.
+        with suppress(psutil.NoSuchProcess):
+            held += int(each.memory_info().rss)
+    return held
 
 
 def benchmark_parser(description: str | None) -> argparse.ArgumentParser:

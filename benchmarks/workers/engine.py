@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import psutil
 import torch
 
+from benchmarks.harness.processes import resident_bytes
 from benchmarks.harness.settings import FiledSettings
 from common.commands import command_parser
 from common.tables import emit_json
@@ -142,7 +143,7 @@ async def run_engine(name: str, settings: EngineRunSettings, folder: Path) -> di
     try:
         for concurrency, share in shares(settings, requests).items():
             figures[str(concurrency)] = await _timed(engine, share, concurrency)
-        figures["resident_bytes"] = resident_memory()
+        figures["resident_bytes"] = resident_bytes(psutil.Process())
     finally:
         await engine.close()
     return figures
@@ -206,14 +207,8 @@ def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:
     return {
         "start_seconds": started,
         str(most): figures_of(written, seconds),
-        "resident_bytes": resident_memory(),
+        "resident_bytes": resident_bytes(psutil.Process()),
     }
-
-
-def resident_memory() -> int:
-    """Return the bytes that this process and its children hold, shared pages counted twice."""
-    this = psutil.Process()
-    return sum(process.memory_info().rss for process in (this, *this.children(recursive=True)))
 
 
 def main() -> None:

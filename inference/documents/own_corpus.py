@@ -23,15 +23,6 @@ TOKENIZER = "smollm2"
 
 
 @dataclass(frozen=True)
-class OwnCorpus:
-    """A corpus made of files: its JSON Lines, a folder for its index, and what was taken in."""
-
-    path: Path
-    index: Path
-    ingested: Ingested
-
-
-@dataclass(frozen=True)
 class Place:
     """Where a passage stands: its file, and of what has pages the page, from 1."""
 
@@ -44,10 +35,10 @@ class Place:
 
 @dataclass(frozen=True)
 class SearchedCorpus:
-    """What a command line's --corpus comes to.
+    """What a command line's --corpus comes to: JSON Lines that were there, or made of documents.
 
-    index: a folder for saved indexes; None leaves it to the command line. places: where each
-    passage stands, by its id. ingested: what was taken in, of documents.
+    index, ingested: of documents alone, the folder for saved indexes and what was taken in.
+    places: where each of their passages stands, by its id.
     """
 
     path: Path
@@ -61,18 +52,11 @@ def searched_corpus(path: Path) -> SearchedCorpus:
 
     Raises IngestionError, CacheFolderError.
     """
-    if is_corpus_file(path):
-        return SearchedCorpus(path)
-    own = own_corpus(path)
-    return SearchedCorpus(own.path, own.index, places_of(own.path), own.ingested)
+    is_corpus = path.suffix.lower() == ".jsonl" and not path.is_dir()
+    return SearchedCorpus(path) if is_corpus else own_corpus(path)
 
 
-def is_corpus_file(path: Path) -> bool:
-    """Return whether a path is a corpus already, JSON Lines, and not documents to be read."""
-    return path.suffix.lower() == ".jsonl" and not path.is_dir()
-
-
-def own_corpus(path: Path) -> OwnCorpus:
+def own_corpus(path: Path) -> SearchedCorpus:
     """Take in a file or folder, what changed of it, and return the corpus of its passages.
 
     The index's folder is that of the passages as they are now; of earlier ones the vectors are
@@ -89,7 +73,7 @@ def own_corpus(path: Path) -> OwnCorpus:
         if other != index:
             _hand_on(other, index)
             shutil.rmtree(other, ignore_errors=True)
-    return OwnCorpus(out, index, done)
+    return SearchedCorpus(out, index, places_of(out), done)
 
 
 def _hand_on(old: Path, new: Path) -> None:

@@ -38,6 +38,12 @@ class TraceStep:
     citations: list[Citation | None] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
 
+    @property
+    def cited_triples(self) -> list[tuple[Triple, Citation | None]]:
+        """The triples, each with the sentence that states it; None for all of a loop without."""
+        citations = self.citations or [None] * len(self.triples)
+        return list(zip(self.triples, citations, strict=True))
+
 
 class TraceListener(Protocol):
     """Whoever follows an answer while it is made."""

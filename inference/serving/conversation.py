@@ -12,7 +12,7 @@ from inference.loops.model import write
 from inference.loops.trace import Trace
 from models.formats.planning import one_line
 
-# How clients' own calls for titles, tags and follow-ups begin (Open WebUI, LibreChat's fork of it).
+# How a client's own calls for titles, tags and follow-ups begin (Open WebUI's templates).
 BACKGROUND_TASK = "### Task:"
 MOST_TURNS = 3
 MAX_QUESTION_TOKENS = 64

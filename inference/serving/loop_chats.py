@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inference.engines.contract import DeadlineExceededError, Engine
-from inference.loops.trace import Citation, Loop, Trace, TraceStep, step_json
+from inference.loops.model import distinct_passages
+from inference.loops.trace import Citation, Loop, Trace, step_json
 from inference.retrieval.passages import Passage
 from inference.serving.conversation import Asked, standalone_question
 from inference.serving.event_stream import Following
@@ -109,6 +110,7 @@ class LoopChat:
 
     def annotations(self, trace: Trace) -> list[dict[str, Any]]:
         """Return the sources as `url_citation` annotations of the whole answer."""
+        end = len(self.content(trace))
         return [
             {
                 "type": "url_citation",
@@ -116,7 +118,7 @@ class LoopChat:
                     "url": self._passages.url(self._origin, source.passage, source.sentence),
                     "title": source.title,
                     "start_index": 0,
-                    "end_index": len(self.content(trace)),
+                    "end_index": end,
                     "content": source.sentence,
                 },
             }
@@ -148,14 +150,9 @@ class LoopChat:
                 "sentence": cited.sentence if cited else None,
             }
             for step in trace.steps
-            for triple, cited in zip(step.triples, citations_of(step), strict=True)
+            for triple, cited in step.cited_triples
         }
         return {"passages": passages, "triples": list(triples.values())}
-
-
-def citations_of(step: TraceStep) -> list[Citation | None]:
-    """Return one citation a triple; None for each where the loop cites nothing."""
-    return step.citations or [None] * len(step.triples)
 
 
 def sources_of(trace: Trace) -> list[Citation]:
@@ -167,16 +164,14 @@ def sources_of(trace: Trace) -> list[Citation]:
     naming: dict[str, Citation] = {}
     others: dict[str, Citation] = {}
     for step in trace.steps:
-        for triple, cited in zip(step.triples, citations_of(step), strict=True):
+        for triple, cited in step.cited_triples:
             if cited is not None:
                 ends = (triple.subject.casefold(), triple.object.casefold())
                 kept = naming if answer and any(end in answer for end in ends) else others
                 kept.setdefault(cited.passage, cited)
-    sources = list((naming | {k: v for k, v in others.items() if k not in naming}).values())
-    if not sources:
-        found = {p.id: p for step in trace.steps for p in step.passages}
-        sources = [Citation(p.id, p.title, "") for p in found.values()]
-    return sources[:MOST_SOURCES]
+    sources = [*naming.values(), *(c for name, c in others.items() if name not in naming)]
+    found = sources or [Citation(p.id, p.title, "") for p in distinct_passages(trace)]
+    return found[:MOST_SOURCES]
 
 
 def step_text(number: int, now: Mapping[str, Any], before: Mapping[str, Any]) -> str:
@@ -200,10 +195,9 @@ def reasoning_text(trace: Trace) -> str:
 
 def evidence_text(trace: Trace) -> str:
     """Return the distinct facts, then the distinct passages, for a model or person to read."""
-    passages = {passage.id: passage for step in trace.steps for passage in step.passages}
     facts = [f"- {format_triple(triple)}" for triple in trace.graph]
     numbered = [
         f"[{number}] {passage_text(passage.title, passage.text)}"
-        for number, passage in enumerate(passages.values(), start=1)
+        for number, passage in enumerate(distinct_passages(trace), start=1)
     ]
     return "\n\n".join(filter(None, ["\n".join(facts), *numbered]))

@@ -181,7 +181,6 @@ class Body(BaseModel):
 
     def options(self, adapter: str | None, deadline_seconds: float | None) -> dict[str, Any]:
         """Return what every request of this body has beside its prompt. Raises ApiError."""
-        deadlines = [each for each in (self.deadline_seconds, deadline_seconds) if each]
         graphs = self.subgraphs
         return {
             "adapter": adapter,
@@ -189,8 +188,13 @@ class Body(BaseModel):
             "subgraphs": graphs and tuple(tuple(Triple(*t) for t in graph) for graph in graphs),
             "sampling": self._sampling(),
             "constraint": self._constraint(),
-            "deadline_seconds": min(deadlines, default=None),
+            "deadline_seconds": self.shorter(deadline_seconds),
         }
+
+    def shorter(self, deadline_seconds: float | None) -> float | None:
+        """Return the shorter of a deadline and the body's own; None where there is neither."""
+        deadlines = [each for each in (self.deadline_seconds, deadline_seconds) if each]
+        return min(deadlines, default=None)
 
     def _sampling(self) -> Sampling:
         temperature = 1.0 if self.temperature is None else self.temperature
@@ -307,9 +311,9 @@ class ChatBody(Body):
             message = f"messages: the question has {len(question)} characters; a loop takes "
             message += f"{MOST_QUESTION_CHARACTERS}. Ask in fewer words, or put texts in the corpus"
             raise ApiError(400, message, "messages", TOO_LONG)
-        deadlines = [each for each in (self.deadline_seconds, deadline_seconds) if each]
         turns = turns_of([(each.role, each.text) for each in self.messages[:-1]])
-        return Asked(question, tuple(turns), bool(self.evidence_only), min(deadlines, default=None))
+        deadline = self.shorter(deadline_seconds)
+        return Asked(question, tuple(turns), bool(self.evidence_only), deadline)
 
 
 BodyT = TypeVar("BodyT", bound=BaseModel)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from inference.engines.contract import Completion, Engine, Request
@@ -116,9 +116,7 @@ async def loop_answer(body: Body, chat: LoopChat, asked: Asked, metrics: Metrics
 
 
 def _told_at_the_end(chat: LoopChat, trace: Trace) -> dict[str, Any]:
-    bill = {**asdict(trace.bill), "weighted_tokens": trace.bill.weighted_tokens}
-    told = {
-        "usage": {**usage(trace.bill.input_tokens, trace.bill.output_tokens), "bill": bill},
-        "trace": trace.to_json(),
-    }
+    whole, bill = trace.to_json(), trace.bill
+    spent = {**usage(bill.input_tokens, bill.output_tokens), "bill": whole["bill"]}
+    told = {"usage": spent, "trace": whole}
     return told | ({"evidence": chat.evidence(trace)} if trace.evidence_only else {})

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from inference.page.assets import HEADERS, page_files
+from inference.serving.page_routes import page_routes
 
 Json = dict[str, Any]
 DONE = "[DONE]"
@@ -38,10 +38,9 @@ class StandIn:
     def application(self) -> web.Application:
         """The routes."""
         application = web.Application()
-        for path, file in page_files().items():
-            application.router.add_get(path, _sender(file.content, file.content_type))
         application.add_routes(
             [
+                *page_routes(),
                 web.get("/v1/models", self._models),
                 web.post("/v1/chat/completions", self._chat),
                 web.get("/passages/{id}", self._passage),
@@ -144,11 +143,3 @@ async def serving(server: StandIn) -> AsyncIterator[StandIn]:
         yield server
     finally:
         await runner.cleanup()
-
-
-def _sender(content: bytes, content_type: str) -> Any:
-    async def send(request: web.Request) -> web.Response:
-        headers = {**HEADERS, "Content-Type": content_type}
-        return web.Response(body=content, headers=headers)
-
-    return send
