@@ -38,7 +38,7 @@ def main() -> None:
     """Run the command; an expected error ends with one line and code 1."""
     arguments = _parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    for noisy in ("httpx", "absl", "accelerate", "sentence_transformers"):
+    for noisy in ("httpx2", "absl", "accelerate", "sentence_transformers"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     transformers_logging.set_verbosity_error()
     try:

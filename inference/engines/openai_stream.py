@@ -6,8 +6,6 @@ from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
-
 from inference.engines.contract import TransientError
 
 # Without it a stream has no usage.
@@ -41,7 +39,8 @@ async def read_stream(
 ) -> Streamed:
     """Return the whole of an answer, whose pieces `on_text` hears as they come.
 
-    Raises TransientError for a stream that ends early.
+    Raises TransientError for a stream that ends early or whose chunks are no JSON, and the client's
+    own errors.
     """
     whole = Streamed()
     try:
@@ -50,7 +49,7 @@ async def read_stream(
             for choice in chunk.choices:
                 if piece := whole.take(choice):
                     on_text(piece)
-    except (httpx.HTTPError, ValueError) as error:
+    except ValueError as error:  # a chunk that is no JSON
         message = f"{where}: the stream broke off ({error})"
         raise TransientError(message, may_be_billed=True) from error
     if whole.finish_reason is None:

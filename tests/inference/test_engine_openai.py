@@ -39,7 +39,9 @@ class FakeEndpoint(BaseHTTPRequestHandler):
         chat = self.path.endswith("/chat/completions")
         prompt = body["messages"][-1]["content"] if chat else body["prompt"]
         times = sum(1 for _, past, _ in self.seen if past == body)
-        if prompt == "refuse":
+        if body.get("stream"):
+            self.stream(prompt)
+        elif prompt == "refuse":
             self.reply(400, {"error": {"message": "no such model", "type": "invalid"}})
         elif prompt.startswith("status "):
             status, wait, code = prompt.split()[1:]
@@ -91,6 +93,28 @@ class FakeEndpoint(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(sent)
         self.close_connection = self.close_connection or cut
+
+    def stream(self, ending: str) -> None:
+        """Send two chunks of an answer in an HTTP body of unknown length, then `ending`."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for piece in ("never ", "whole"):
+            choice = {"index": 0, "delta": {"content": piece}, "finish_reason": None}
+            chunk = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+            self.event(json.dumps(chunk | {"choices": [choice]}))
+        if ending == "what is no JSON":
+            self.event('{"choices": [')
+        if ending != "a lost connection":
+            self.event("[DONE]")
+            self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = True
+
+    def event(self, data: str) -> None:
+        sent = f"data: {data}\n\n".encode()
+        self.wfile.write(f"{len(sent):x}\r\n".encode() + sent + b"\r\n")
+        self.wfile.flush()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Stay silent."""
@@ -172,6 +196,19 @@ async def test_failures_say_whether_they_may_pass(
     if isinstance(failed.value, TransientError):
         assert (failed.value.retry_after, failed.value.may_be_billed) == (wait, billed)
     assert len(FakeEndpoint.seen) == 1  # without retries of the client
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    "ending", ["a lost connection", "what is no JSON", "an end without a reason"]
+)
+async def test_a_stream_that_breaks_off_may_pass(address: str, ending: str) -> None:
+    engine = OpenAIEngine("m", address, "k", max_retries=0)
+    heard: list[str] = []
+    with pytest.raises(TransientError) as failed:
+        await engine.generate([Request(prompt=ending, on_text=heard.append)])
+    assert failed.value.may_be_billed
+    assert "".join(heard) == "never whole"
     await engine.close()
 
 

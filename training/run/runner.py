@@ -62,7 +62,7 @@ def run_command(recipe: Recipe[SettingsT, SourceT], description: str) -> None:
     """
     arguments = _parser(recipe.script, description).parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    for noisy in ("httpx", "absl", "accelerate"):
+    for noisy in ("httpx2", "absl", "accelerate"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     transformers_logging.set_verbosity_error()
     try:
