@@ -184,6 +184,12 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         shipped = DEFAULT_CHECKPOINTS.items()
         fitting = {n: f for n, f in shipped if named in (None, Component.open(f).backbone)}
         given = fitting if loops or named is None else {}
+    for name, folder in own.items():
+        if name in given and given[name].resolve() != folder.resolve():
+            raise OptionsError(
+                f"--adapter {name}={given[name]}, but the loops' own {name} is {folder}. Give it "
+                "another name, or the loops this one"
+            )
     adapters = {**given, **own}
     return Plan(named or first_backbone(adapters), adapters, loops)
 
@@ -213,9 +219,9 @@ async def _serve(arguments: argparse.Namespace) -> dict[str, Any]:
     name = arguments.backbone_name or re.split(r"[\\/]", plan.backbone.rstrip("\\/"))[-1]
     names = model_names(name, plan.adapters)
     key = os.environ.get(KEY_VARIABLE)
+    bound = bound_socket(arguments.host, arguments.port)
     searched = _corpus(arguments)
     passages = load_corpus(searched.path) if searched else []
-    bound = bound_socket(arguments.host, arguments.port)
     if key is None and not _is_loopback(bound.getsockname()[0]):
         logger.warning("whoever reaches %s may ask: set %s", arguments.host, KEY_VARIABLE)
     engine = build_engine(engine_options_from(arguments), plan.backbone, plan.adapters)

@@ -261,7 +261,9 @@ class ThRagOptions(LoopOptions):
     most_topics: Annotated[int, Option("chosen a question")] = ThRagSettings.topics[1]
     most_subtopics: Annotated[int, Option("chosen a topic")] = ThRagSettings.subtopics[1]
     sentences: Annotated[int, Option("evidence sentences, K1")] = ThRagSettings.sentences
-    passages: Annotated[int, Option("passages around them, K2")] = ThRagSettings.passages
+    passages: Annotated[
+        int, Option("passages around them, K2; 0: the sentences alone", least=0)
+    ] = ThRagSettings.passages
     link_weight: Annotated[
         float,
         Option(

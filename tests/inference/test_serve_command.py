@@ -124,7 +124,15 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(
                 ],
                 "several: ras: .*tiny, t2rag: smollm2",
             ),
+            (
+                [
+                    *("--loops", "ras", "--corpus", t2t, "--ras", "none", "--t2t", t2t),
+                    *("--extraction", "all", "--adapter", f"t2t={SHIPPED / 't2t_smollm2'}"),
+                ],
+                "t2t_smollm2, but the loops' own t2t is .*another name",
+            ),
             (["--loops", "single", "--corpus", "/nowhere"], "/nowhere"),
+            (["--loops", "single", "--corpus", "/nowhere", "--port", port], "in use.*--port"),
             (["--adapter", f"a={t2t}", "--port", port], "in use.*--port"),
         ]
         for arguments, message in cases:

@@ -312,16 +312,17 @@ async def test_a_reader_of_graphs_answers_from_the_facts(
     assert "Retrieved Graph Information" in prompt_text(engine.requests[-1])
 
 
+@pytest.mark.parametrize("passages", [2, 0])
 async def test_a_reader_of_all_evidence_gets_facts_sentences_and_passages(
-    world: GoldWorld, writers: TopicWriters, index: HierarchyIndex
+    world: GoldWorld, writers: TopicWriters, index: HierarchyIndex, passages: int
 ) -> None:
     engine = ScriptedEngine(writers.attach(WorldModel(world)))
-    settings = replace(SETTINGS, evidence="full", sentences=4, passages=2)
+    settings = replace(SETTINGS, evidence="full", sentences=4, passages=passages)
     loop = ThRagLoop(ModelSteps(engine), index, settings, GraphReader(engine, text_input))
     trace = await loop.answer(next(r for r in world.questions if r.type == "single"))
     [step] = trace.steps
-    assert len(step.texts) == 4 + 2
-    assert step.texts[4:] == [passage_text(p.title, p.text) for p in step.passages[:2]]
+    assert len(step.texts) == 4 + passages
+    assert step.texts[4:] == [passage_text(p.title, p.text) for p in step.passages[:passages]]
     last = prompt_text(engine.requests[-1])
     assert "Retrieved Graph Information" in last and "Retrieved Text: [" in last
 
