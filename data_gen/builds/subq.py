@@ -91,9 +91,9 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
         )  # fmt: skip
         add(
             "--forms", nargs="+", choices=get_args(Form), default=["facts"], metavar="FORM",
-            help="forms of the evidence, one a question, each as often: facts, triplets [C] [P] "
-            "[R], sentences beside facts, passages in their place, full: facts, sentences and "
-            "passages (facts)",
+            help="forms of the evidence, one a question, each as often and a repeated one more: "
+            "facts, triplets [C] [P] [R], sentences beside facts, passages in their place, full: "
+            "facts, sentences and passages (facts)",
         )  # fmt: skip
         add("--top-k", type=int, default=3, help="passages a query (3)")
         add("--max-triples", type=int, default=8, help="triples a step (8)")

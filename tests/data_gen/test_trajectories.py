@@ -496,3 +496,7 @@ def test_all_states_of_a_question_have_one_form_and_the_same_steps() -> None:
         assert [RasSample.from_json(sample.to_json()) for sample in shown] == shown
     drawn = Counter(drawn_form(f"q{number}", forms, 0) for number in range(2000))
     assert all(300 < drawn[form] < 500 for form in forms)
+    drawn = Counter(
+        drawn_form(f"q{number}", ("facts", "facts", "full"), 0) for number in range(2000)
+    )
+    assert 1200 < drawn["facts"] < 1460
