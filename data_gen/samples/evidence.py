@@ -19,7 +19,10 @@ place (RAS Table 2, "No Text-to-Triple"). full: triples, sentences and passages 
 
 
 def drawn_form(question: str, forms: Sequence[Form], seed: int) -> Form:
-    """Return the form of all samples of a question, by its id; one that is named twice comes twice as often."""
+    """Return the form of all samples of a question, by its id.
+
+    Each is drawn as often as the others, one that is named twice twice as often.
+    """
     return forms[int(hash_fraction(f"{question}/form", seed) * len(forms))]
 
 
