@@ -113,7 +113,10 @@ def test_a_pair_is_read_once_by_many_threads(folder: Path, monkeypatch: pytest.M
         assert spans == service.read(question, [FILM, LAKE, FILM])
         assert spans[0] == spans[2]
     service.forget()
-    assert service.read(questions[0], [FILM]) == read[0][:1] and len(batches[-1]) == 1
+    [again] = service.read(questions[0], [FILM])
+    assert again.text == read[0][0].text and len(batches[-1]) == 1
+    # Other company in its batch may round its scores otherwise.
+    assert again.margin == pytest.approx(read[0][0].margin, abs=1e-5)
 
 
 def test_below_the_margin_there_is_no_answer(folder: Path) -> None:
