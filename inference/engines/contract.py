@@ -190,6 +190,8 @@ class Request:
     adapter: name of a loaded component; None is the plain backbone.
     subgraphs: one per retrieval step, as triples or as ready sub-graphs; None or empty gives the
         learned token of an empty history. Only for an adapter with a graph encoder.
+    graph_encode: False reads the text alone, without the graph's token and its placeholder (RAS
+        Table 2, "No GraphEncode").
     soft_prompt: name of a loaded component whose soft prompt goes in front of what `adapter`
         reads, its keys and values made with the adapter on.
     constraint: a form that the output is held to; a text cut at max_new_tokens is its beginning.
@@ -203,6 +205,7 @@ class Request:
     input_ids: tuple[int, ...] | None = None
     adapter: str | None = None
     subgraphs: tuple[SubgraphInput, ...] | None = None
+    graph_encode: bool = True
     sampling: Sampling = field(default_factory=Sampling)
     soft_prompt: str | None = None
     constraint: Constraint | None = None

@@ -136,6 +136,10 @@ class Served:
     features: TextFeatures | None = None
     graph_position: int | None = None
 
+    def encodes_graph(self, request: Request) -> bool:
+        """Return whether the component puts a graph's token into the request's prompt."""
+        return self.graph_encoder is not None and request.graph_encode
+
     def input_ids(self, request: Request) -> list[int]:
         """Return the checked ids of a request, as the component's processor makes them in training.
 
@@ -152,7 +156,7 @@ class Served:
 
     def _prompt_ids(self, request: Request) -> list[int]:
         if request.input_ids is not None:
-            if self.graph_position is not None:
+            if self.graph_position is not None and request.graph_encode:
                 check_placeholder(request.input_ids, self.graph_position, self.tokenizer)
             check_vocabulary(request.input_ids, self.vocabulary_size)
             return list(request.input_ids)
@@ -165,7 +169,7 @@ class Served:
         text = request.prompt or ""
         if self.is_encoder_decoder:
             return list(self.tokenizer(text)["input_ids"])
-        start = start_ids(self.tokenizer, self.graph_encoder is not None)
+        start = start_ids(self.tokenizer, self.encodes_graph(request))
         literal = isinstance(self.processor, RasProcessor)
         return start + text_ids(self.tokenizer, text, split_special_tokens=literal)
 

@@ -152,6 +152,7 @@ def reader_inputs(
             input_ids=tuple(prompt.input_ids),
             adapter=RAS_ADAPTER,
             subgraphs=tuple(prompt.subgraphs) if has_graph else None,
+            graph_encode=graph_encode,
             sampling=sampling,
         )
         too_long = len(prompt.input_ids) > processor.max_input_tokens

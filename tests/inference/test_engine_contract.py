@@ -226,6 +226,17 @@ async def test_stop_strings_and_length(engine: Engine) -> None:
     assert written(engine, full)[: len(begun)] == begun
 
 
+async def test_a_component_reads_the_text_alone_where_asked(engine: Engine) -> None:
+    if is_endpoint(engine):
+        pytest.skip("an endpoint takes no adapters")
+    graph = Request(prompt="Once upon a time", adapter="ras", subgraphs=(TRIPLES,))
+    text = replace(graph, subgraphs=None, graph_encode=False)
+    [with_graph], [alone] = await engine.generate([graph]), await engine.generate([text])
+    assert with_graph.input_tokens - alone.input_tokens == 1
+    together = await engine.generate([text, graph, replace(text, subgraphs=(TRIPLES,))])
+    assert [done.text for done in together] == [alone.text, with_graph.text, alone.text]
+
+
 async def test_a_text_comes_in_pieces(engine: Engine) -> None:
     adapters = [None] if is_endpoint(engine) else [None, "ras", "soft"]
     plain = [

@@ -135,7 +135,7 @@ class TransformersEngine:
         input_ids = served.input_ids(request)
         if request.constraint is not None:
             self._compiler(served).check(request.constraint)
-        subgraphs = to_subgraphs(request.subgraphs) if served.graph_encoder else []
+        subgraphs = to_subgraphs(request.subgraphs) if served.encodes_graph(request) else []
         pieces = text_pieces(request, served.tokenizer)
         return Prepared(request, served, input_ids, subgraphs, pieces)
 
@@ -191,8 +191,9 @@ def embed_prompts(batch: Sequence[Prepared]) -> list[torch.Tensor]:
     graphs = collate_requests([item.subgraphs for item in batch], served.features)
     with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
         tokens = served.graph_encoder(graphs.to(device))
-    for prompt, token in zip(embeddings, tokens, strict=True):
-        prompt[served.graph_position] = token.to(prompt.dtype)
+    for item, prompt, token in zip(batch, embeddings, tokens, strict=True):
+        if served.encodes_graph(item.request):
+            prompt[served.graph_position] = token.to(prompt.dtype)
     return embeddings
 
 

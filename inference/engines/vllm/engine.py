@@ -150,7 +150,7 @@ class VLLMEngine:
         input_ids = served.input_ids(request)
         if request.constraint is not None and not served.own_backbone:
             self._compiler.check(request.constraint)
-        subgraphs = to_subgraphs(request.subgraphs) if served.graph_encoder else []
+        subgraphs = to_subgraphs(request.subgraphs) if served.encodes_graph(request) else []
         pieces = None if served.own_backbone else text_pieces(request, served.tokenizer)
         return Prepared(request, served, input_ids, subgraphs, pieces)
 
@@ -172,7 +172,7 @@ class VLLMEngine:
             engine = self._beside[str(item.request.adapter)]
             return (await engine.generate([item.request]))[0]
         graph_token = None
-        if item.served.graph_encoder is not None:
+        if item.served.encodes_graph(item.request):
             [graph_token] = await self._graphs.submit([Work(item, item.served.name, 1)])
         prompt = vllm_prompt(item, graph_token)
         return await self.supervisor.run(lambda process: self._run(process, item, prompt))
