@@ -100,8 +100,10 @@ class LoopOptions:
     index: Annotated[
         str | Path | None,
         Option(
-            "folder of saved indexes, made where missing and memory-mapped (default: in memory)",
-            "DIR",
+            "saved indexes, made where missing: a folder, which is memory-mapped, FILE.db for "
+            "embedded Milvus, or http://HOST:PORT[/NAME] for a server or cluster of it (default: "
+            "in memory)",
+            "INDEX",
         ),
     ] = None
     exact: Annotated[
@@ -111,6 +113,10 @@ class LoopOptions:
             "nearest clusters"
         ),
     ] = False
+    source: Annotated[
+        str | None,
+        Option("search only passages of this source, such as a file; in Milvus alone", "NAME"),
+    ] = None
     cache: Annotated[
         Path | None,
         Option("SQLite file of extracted triples (default: in the user's cache folder)", "FILE"),
@@ -255,7 +261,8 @@ class LoopParts(Generic[OptionsT]):
     def retriever(self) -> Retriever:
         """Build or load the retriever. Raises IndexMismatchError, EmptyCorpusError."""
         options = self.options
-        given = (options.encoder, options.index, options.title_weight, options.exact)
+        sources = None if options.source is None else (options.source,)
+        given = (options.encoder, options.index, options.title_weight, options.exact, sources)
         key = ("retriever", options.retriever, *given)
         if key not in self.kept:
             self.kept[key] = build_retriever(options.retriever, self.corpus, *given)

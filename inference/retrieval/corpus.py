@@ -65,12 +65,9 @@ class _Places:
     rows: npt.NDArray[np.uint32]
 
     def save(self, folder: Path) -> None:
-        for name, values in zip(
-            (OFFSETS_FILE, HASHES_FILE, ROWS_FILE),
-            (self.offsets, self.hashes, self.rows),
-            strict=True,
-        ):
-            np.save(folder / name, values, allow_pickle=False)
+        np.save(folder / OFFSETS_FILE, self.offsets, allow_pickle=False)
+        np.save(folder / HASHES_FILE, self.hashes, allow_pickle=False)
+        np.save(folder / ROWS_FILE, self.rows, allow_pickle=False)
 
     @classmethod
     def load(cls, folder: Path) -> _Places:

@@ -9,6 +9,8 @@ from typing import Literal
 
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.dense import DenseRetriever
+from inference.retrieval.milvus_client import MilvusError, is_milvus
+from inference.retrieval.milvus_search import open_milvus
 from inference.retrieval.passages import DENSE, EARLIER, META_FILE, Hit, Passage, Retriever
 from models.files.sentence_encoder import load_sentence_encoder
 
@@ -67,18 +69,31 @@ def build_retriever(
     index_dir: str | Path | None = None,
     title_weight: int = 1,
     exact: bool = False,
+    sources: Sequence[str] | None = None,
 ) -> Retriever:
     """Build a retriever over `passages`, or load it from `index_dir`.
 
     index_dir: its folders `bm25` and `dense` are loaded where they exist and written where not, the
     latter with the vectors that its folder `earlier` knows, and then memory-mapped; None keeps the
-    index in memory. exact: compare every vector, however many there are.
+    index in memory. FILE.db is an embedded Milvus and http://HOST:PORT/NAME a server.
+    exact: compare every vector, however many there are. sources: search only passages of these
+    sources, in Milvus alone.
 
-    Raises IndexMismatchError for an index of another corpus or encoder, EmptyCorpusError, and
-    ValueError for an unknown kind.
+    Raises IndexMismatchError for an index of another corpus or encoder, EmptyCorpusError,
+    MilvusError, and ValueError for an unknown kind.
     """
     if kind not in RETRIEVER_KINDS:
         raise ValueError(f"unknown retriever {kind!r}; choose one of {', '.join(RETRIEVER_KINDS)}")
+    if is_milvus(index_dir):
+        model = None if kind == "bm25" else load_sentence_encoder(encoder)
+        place = str(index_dir)
+        parts = open_milvus(kind, passages, model, place, title_weight, exact, sources)
+        return parts[0] if len(parts) == 1 else HybridRetriever(parts)
+    if sources is not None:
+        raise MilvusError(
+            f"sources {', '.join(sources)}: an index in memory or in a folder is searched as a "
+            "whole. Search one in Milvus, FILE.db or http://HOST:PORT"
+        )
     folder = None if index_dir is None else Path(index_dir)
     if kind == "bm25":
         return _bm25(passages, folder, title_weight)
