@@ -43,10 +43,11 @@ SIZES = (10_000, 100_000)
 # Entities of one world, each of which has a passage.
 WORLD = 20_000
 STARTING_SECONDS = 60.0
-BUILD_COLUMNS = ("lexical_build_seconds", "dense_build_seconds", "bytes_on_disk", "build_peak_mib")
+BUILD_COLUMNS = ("lexical_build_seconds", "lexical_build_cpu_seconds", "dense_build_seconds",
+                 "dense_build_cpu_seconds", "bytes_on_disk", "build_peak_mib")  # fmt: skip
 SEARCH_COLUMNS = ("open_seconds", "resident_mib", "own_mib", "server_mib",
-                  "bm25_ms_median", "bm25_ms_p95", "bm25_queries_per_second",
-                  "dense_ms_median", "dense_ms_p95", "dense_queries_per_second",
+                  "bm25_ms_median", "bm25_ms_p95", "bm25_cpu_ms", "bm25_queries_per_second",
+                  "dense_ms_median", "dense_ms_p95", "dense_cpu_ms", "dense_queries_per_second",
                   "search", "recall_at_10")  # fmt: skip
 
 

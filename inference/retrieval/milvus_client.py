@@ -18,6 +18,8 @@ from common.errors import UserError
 
 TOKEN_VARIABLE = "TRIVIUM_MILVUS_TOKEN"
 DEFAULT_NAME = "passages"
+# What the name of an index has behind it for the collection of its words.
+OF_WORDS = "__words"
 # Whole seconds: the library takes others for none.
 CONNECT_SECONDS, CALL_SECONDS = 10, 60
 # A call that only reads is made so often, where the server is away or slow.
@@ -66,7 +68,8 @@ class Address:
             return cls(given, str(Path(given).absolute()), DEFAULT_NAME, False)
         parts = urlsplit(given)
         name = parts.path.strip("/") or DEFAULT_NAME
-        if not re.fullmatch(r"[A-Za-z_]\w{0,99}", name, re.ASCII) or not parts.hostname:
+        fits = re.fullmatch(r"[A-Za-z_]\w{0,99}", name, re.ASCII) and not name.endswith(OF_WORDS)
+        if not fits or not parts.hostname:
             raise MilvusError(
                 f"{given}: not an address of the form http://HOST:PORT/NAME, where NAME has "
                 "letters, digits and underscores alone. Give such an address"

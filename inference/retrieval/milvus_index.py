@@ -157,7 +157,7 @@ class MilvusIndex:
             for row, passage in enumerate(part, start):
                 own, counts = np.unique(numbers[row], return_counts=True)
                 found_in[own] += 1
-                parts = tf_parts(counts, len(numbers[row]), average)
+                parts = tf_parts(counts.tolist(), len(numbers[row]), average)
                 sparse = dict(zip(own.tolist(), parts.tolist(), strict=True))
                 rows.append(
                     as_row(Stored(row, passage, source_of(passages, row)), sparse, next(vectors))
@@ -289,7 +289,8 @@ class MilvusIndex:
 
     def _recount(self, found_in: Mapping[str, int]) -> None:
         """Write in how many passages each word is found, 0 of those that are in none any more."""
-        known, last = {}, self.about.next_number + AT_ONCE * len(found_in)
+        known: dict[str, int] = {}
+        last = self.about.next_number + AT_ONCE * len(found_in)
         for start in range(0, last, AT_ONCE):
             condition = f"{NUMBER} >= {start} and {NUMBER} < {start + AT_ONCE}"
             rows = self.connection.read(
@@ -306,7 +307,7 @@ class MilvusIndex:
         self._write_words({word: (own, found_in.get(word, 0)) for word, own in known.items()})
 
     def _rewrite(self, stored: Sequence[Stored]) -> None:
-        known = {}
+        known: dict[int, Any] = {}
         if self.about.encoder is not None and stored:
             names = [found.row for found in stored]
             rows = self.connection.read("get", self._passages, names, output_fields=[MEANING])
@@ -335,7 +336,7 @@ class MilvusIndex:
         for part in _parts(new):
             passages = [found.passage for found in part]
             words = self._words_of(passages)
-            vectors: Sequence[Any] = [None] * len(part)
+            vectors: Iterable[FloatArray | None] = [None] * len(part)
             if self.encoder is not None:
                 [vectors] = embedded(passages, self.encoder)
             self._begin()

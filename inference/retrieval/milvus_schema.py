@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inference.retrieval.dense import APPROXIMATE, EXACT
-from inference.retrieval.milvus_client import Address, Connection, MilvusError
+from inference.retrieval.milvus_client import OF_WORDS, Address, Connection, MilvusError
 from inference.retrieval.passages import IndexMismatchError, Passage, refuse_differing
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
 
@@ -104,7 +104,7 @@ def stored(row: Mapping[str, Any]) -> Stored:
 
 def collection_names(address: Address) -> tuple[str, str]:
     """Return the names of the collections of an index's passages and of its words."""
-    return address.name, f"{address.name}_words"
+    return address.name, f"{address.name}{OF_WORDS}"
 
 
 def read_about(connection: Connection) -> About | None:

@@ -156,7 +156,12 @@ def test_an_index_is_opened_without_reading_the_corpus(
     corpus = open_corpus(path, tmp_path / "i")
     read: list[object] = []
     own = MappedCorpus.__getitem__
-    monkeypatch.setattr(MappedCorpus, "__getitem__", lambda s, row: read.append(row) or own(s, row))
+
+    def noted(self: MappedCorpus, row: int) -> object:
+        read.append(row)
+        return own(self, row)
+
+    monkeypatch.setattr(MappedCorpus, "__getitem__", noted)
     retriever = build_retriever("hybrid", corpus, "hash", tmp_path / "i")
     assert not read
     retriever.search(["Which topic says 7?"], 3)

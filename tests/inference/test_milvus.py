@@ -135,11 +135,11 @@ def test_an_evaluation_answers_alike_wherever_the_index_lies(
         "--backbone", chat_backbone(tmp_path / "backbone"), "--max-answer-tokens", 3,
         "--dataset", tmp_path / "questions.jsonl", "--corpus", tmp_path / "corpus.jsonl",
     )  # fmt: skip
-    places = ([], ["--index", tmp_path / "folder"], ["--index", tmp_path / "file.db"],
-              ["--index", f"{server}/asked"])  # fmt: skip
+    places = (None, tmp_path / "folder", tmp_path / "file.db", f"{server}/asked")
     seen = []
     for number, place in enumerate(places):
-        results = run(*evaluate, *place, "--out", tmp_path / str(number))
+        index = ("--index", place) if place else ()
+        results = run(*evaluate, *index, "--out", tmp_path / str(number))
         assert results["errors"] == 0
         lines = (tmp_path / str(number) / "traces.jsonl").read_text().splitlines()
         seen.append([(row["answer"], row["steps"]) for row in map(json.loads, lines)])
@@ -288,9 +288,9 @@ def test_what_an_index_was_made_of_is_checked(tmp_path: Path, server: str) -> No
             with pytest.raises(IndexMismatchError, match=differing):
                 build_retriever("hybrid", passages, "hash", index, weight, exact)
         build_retriever("dense", PASSAGES, "hash", index, title_weight=9)
-    build_retriever("bm25", PASSAGES, index_dir=f"{server}/words")
+    build_retriever("bm25", PASSAGES, index_dir=f"{server}/passages_words")
     with pytest.raises(IndexMismatchError, match="encoder None"):
-        build_retriever("dense", PASSAGES, "hash", f"{server}/words")
+        build_retriever("dense", PASSAGES, "hash", f"{server}/passages_words")
 
 
 def test_an_id_that_is_there_or_not_there_is_named(tmp_path: Path) -> None:
@@ -474,7 +474,9 @@ def test_the_token_comes_from_the_environment_and_is_never_said(
     assert "wants USER:PASSWORD in TRIVIUM_MILVUS_TOKEN" in said and "secret" not in said
 
 
-@pytest.mark.parametrize("given_address", ["http://host:1/a-b", "http:///x", "http://h:1/a/b"])
+@pytest.mark.parametrize(
+    "given_address", ["http://host:1/a-b", "http:///x", "http://h:1/a/b", "http://h:1/a__words"]
+)
 def test_an_address_of_another_form_is_an_error(given_address: str) -> None:
     with pytest.raises(UserError, match="HOST:PORT/NAME"):
         Address.parse(given_address)
