@@ -32,7 +32,7 @@ def test_vectors_lie_around_centres() -> None:
     assert (vectors[0] == vectors[2]).all() and not np.allclose(vectors[0], vectors[1])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_figure_of_every_back_end(tmp_path: Path) -> None:
     pytest.importorskip("milvus_lite", reason="the extra `milvus` is not installed")
     options = ("--sizes", "80", "--queries", "4", "--encoder", "hash", "--dir", str(tmp_path))
