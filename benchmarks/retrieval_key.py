@@ -23,8 +23,8 @@ from evaluation.significance import bootstrap_interval
 from inference.indexes.knowledge_base.entries import Entry
 from inference.indexes.knowledge_base.store import KnowledgeBase
 from inference.opening.arguments import command, positive_int
-from inference.retrieval.dense import VectorIndex
 from inference.retrieval.passages import load_corpus
+from inference.retrieval.vectors import VectorIndex
 from inference.runs.scores import GoldPassages
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.conditions import ConditionTriplet

@@ -23,7 +23,7 @@ from inference.loops.trace import Trace
 from inference.opening.arguments import command, configure_logging
 from inference.opening.loop import LOOPS, open_loop
 from inference.opening.loop_options import add_loop_arguments, options_from
-from inference.retrieval.passages import load_corpus
+from inference.retrieval.corpus import open_corpus
 from models.formats.records import QuestionRecord
 from models.formats.triples import format_triple
 
@@ -44,7 +44,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _ask(question: str, options: LoopOptions, corpus: Path | None) -> Trace:
-    passages = load_corpus(corpus) if corpus and LOOPS[options.loop].searches_corpus else []
+    searches = corpus and LOOPS[options.loop].searches_corpus
+    passages = open_corpus(corpus, options.index) if corpus and searches else []
     opened = open_loop(options, passages)
     try:
         return await opened.loop.answer(QuestionRecord("question", question, ""))

@@ -39,7 +39,7 @@ from inference.opening.components import Component, triples_requests
 from inference.opening.engine import build_engine
 from inference.opening.loop import LOOPS, OpenLoop, open_loop, read_components
 from inference.opening.loop_options import add_loop_arguments, options_from
-from inference.retrieval.passages import load_corpus
+from inference.retrieval.corpus import open_corpus
 from inference.serving.lifecycle import bound_socket, run_until_signal
 from inference.serving.middlewares import address_of, host_name
 from inference.serving.passages import CitedPassages, by_id
@@ -221,7 +221,9 @@ async def _serve(arguments: argparse.Namespace) -> dict[str, Any]:
     key = os.environ.get(KEY_VARIABLE)
     bound = bound_socket(arguments.host, arguments.port)
     searched = _corpus(arguments)
-    passages = load_corpus(searched.path) if searched else []
+    indexes = [options.index for options in plan.loops.values() if options.index]
+    index = next(iter(indexes), searched.index if searched else None)
+    passages = open_corpus(searched.path, index) if searched else []
     if key is None and not _is_loopback(bound.getsockname()[0]):
         logger.warning("whoever reaches %s may ask: set %s", arguments.host, KEY_VARIABLE)
     engine = build_engine(engine_options_from(arguments), plan.backbone, plan.adapters)
@@ -229,7 +231,6 @@ async def _serve(arguments: argparse.Namespace) -> dict[str, Any]:
     kept: dict[Hashable, Any] = {}
     try:
         for loop, options in plan.loops.items():
-            index = options.index or (searched.index if searched else None)
             opened[loop] = open_loop(replace(options, index=index), passages, engine, kept)
         cited = by_id([each.documents for each in opened.values()])
         places = searched.places if searched else {}

@@ -41,6 +41,9 @@ GRACE=${GRACE:-300}
 FIRST_PORT=${FIRST_PORT:-20000}
 SERVE_HOST=${SERVE_HOST:-0.0.0.0}
 SERVE_PORT=${SERVE_PORT:-8000}
+# Where milvus.sbatch listens. It has no key, so that there is no default: see there.
+MILVUS_HOST=${MILVUS_HOST:-}
+MILVUS_PORT=${MILVUS_PORT:-19530}
 
 # Lists below are words with spaces between. Bash arrays could not be: they reach no job.
 # Annotated questions, as data_gen/build_*.py take them: NAME=PATH, several.

@@ -49,6 +49,7 @@ case $name in
     common+=(--time="$time" --nodes=1 --ntasks=1)
     ((GPUS_PER_NODE == 0)) || common+=("$GPU_OPTION")
     ;;
+  milvus) common+=(--time="$SERVE_TIME" --nodes=1 --ntasks=1) ;;
   *) common+=(--time="$DATA_TIME" --nodes=1 --ntasks=1) ;;
 esac
 [[ -z $partition ]] || common+=(--partition="$partition")

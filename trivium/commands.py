@@ -77,6 +77,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.graph_width",
         "benchmarks.retrieval_key",
         "benchmarks.retrieval_recall",
+        "benchmarks.retrieval_scale",
         "benchmarks.sentence_ranking",
         "benchmarks.reading",
         "benchmarks.perfect_extraction",

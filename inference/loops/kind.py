@@ -97,9 +97,26 @@ class LoopOptions:
     retriever: Annotated[RetrieverKind, Option("how to search")] = "hybrid"
     title_weight: Annotated[int, Option("how often BM25 counts a passage's title")] = 5
     encoder: Annotated[str, Option("sentence encoder of the dense index")] = "minilm"
-    index: Annotated[Path | None, Option("folder of saved indexes, made where missing", "DIR")] = (
-        None
-    )
+    index: Annotated[
+        str | Path | None,
+        Option(
+            "saved indexes, made where missing: a folder, which is memory-mapped, FILE.db for "
+            "embedded Milvus, or http://HOST:PORT[/NAME] for a server or cluster of it (default: "
+            "in memory)",
+            "INDEX",
+        ),
+    ] = None
+    exact: Annotated[
+        bool,
+        Option(
+            "compare a query with every vector; without, beyond 100,000 passages with those of the "
+            "nearest clusters"
+        ),
+    ] = False
+    source: Annotated[
+        str | None,
+        Option("search only passages of this source, such as a file; in Milvus alone", "NAME"),
+    ] = None
     cache: Annotated[
         Path | None,
         Option("SQLite file of extracted triples (default: in the user's cache folder)", "FILE"),
@@ -244,7 +261,8 @@ class LoopParts(Generic[OptionsT]):
     def retriever(self) -> Retriever:
         """Build or load the retriever. Raises IndexMismatchError, EmptyCorpusError."""
         options = self.options
-        given = (options.encoder, options.index, options.title_weight)
+        sources = None if options.source is None else (options.source,)
+        given = (options.encoder, options.index, options.title_weight, options.exact, sources)
         key = ("retriever", options.retriever, *given)
         if key not in self.kept:
             self.kept[key] = build_retriever(options.retriever, self.corpus, *given)

@@ -34,6 +34,7 @@ from inference.loops.t2rag_steps import (
     settle,
 )
 from inference.loops.trace import Trace, TraceStep
+from inference.retrieval.corpus import passages_by_id
 from inference.retrieval.passages import Passage
 from models.formats.passages import passage_key
 from models.formats.planning import History, HistoryStep
@@ -253,7 +254,7 @@ def _open_search(parts: LoopParts[T2RagOptions]) -> Search:
         return PassageSearch(parts.retriever())
     folder = _propositions(options)
     index = open_index(folder, parts.encoder())
-    passages = {passage.id: passage for passage in parts.corpus}
+    passages = passages_by_id(parts.corpus)
     _check_corpus(index, passages, folder)
     return PropositionSearch(index, passages)
 

@@ -19,6 +19,7 @@ from inference.loops.kind import (
 from inference.loops.model import GraphReader, search, user_request, write_answer
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
+from inference.retrieval.corpus import passages_by_id
 from inference.retrieval.passages import Passage
 from models.formats.conditions import (
     ConditionTriplet,
@@ -268,7 +269,7 @@ def open_tri_rag(parts: LoopParts[TriRagOptions]) -> TriRagLoop:
     options = parts.options
     folder = _knowledge_base(options)
     base = KnowledgeBase.load(folder, parts.encoder())
-    documents = {passage.id: passage for passage in parts.corpus}
+    documents = passages_by_id(parts.corpus)
     unknown = [s for entry in base.entries for s in entry.sources if s not in documents]
     if unknown:
         raise KnowledgeBaseError(

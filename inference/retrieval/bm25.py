@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import bm25s
@@ -24,6 +25,8 @@ from inference.retrieval.passages import (
 
 # Importing it turns its debug lines on.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
+# Passages whose words are strings at a time, while an index is built.
+AT_ONCE = 16384
 
 
 def tokenize(texts: Sequence[str], stemmed: bool = True) -> list[list[str]]:
@@ -47,6 +50,33 @@ def indexed_text(passage: Passage, title_weight: int) -> str:
     return " ".join([passage.title] * title_weight + [passage.text])
 
 
+def tokenized(passages: Sequence[Passage], title_weight: int) -> Iterator[list[list[str]]]:
+    """Yield the words of the passages' indexed texts, so many passages at a time."""
+    for start in range(0, len(passages), AT_ONCE):
+        part = passages[start : start + AT_ONCE]
+        yield tokenize([indexed_text(passage, title_weight) for passage in part])
+
+
+def word_numbers(
+    passages: Sequence[Passage], title_weight: int, vocabulary: dict[str, int]
+) -> list[array[int]]:
+    """Return each passage's words as numbers of four bytes; new ones go into the vocabulary."""
+    return [
+        array("I", [vocabulary.setdefault(word, len(vocabulary)) for word in words])
+        for part in tokenized(passages, title_weight)
+        for words in part
+    ]
+
+
+def _built(passages: Sequence[Passage], title_weight: int) -> bm25s.BM25:
+    vocabulary: dict[str, int] = {}
+    numbers = word_numbers(passages, title_weight, vocabulary)
+    index = bm25s.BM25()
+    tokens = bm25s.tokenization.Tokenized(ids=numbers, vocab=vocabulary)
+    index.index(tokens, show_progress=False)
+    return index
+
+
 class Bm25Retriever:
     """BM25 (Lucene's variant, k1 1.5, b 0.75) over titles and texts."""
 
@@ -62,11 +92,9 @@ class Bm25Retriever:
         """
         self.passages = require_passages(passages)
         self.title_weight = title_weight
-        if index is None:
-            texts = [indexed_text(passage, title_weight) for passage in self.passages]
-            index = bm25s.BM25()
-            index.index(tokenize(texts), show_progress=False)
-        self.index = index
+        self.index = _built(self.passages, title_weight) if index is None else index
+        # The library's own searches alone look at it, and it is as large as the vocabulary.
+        self.index.unique_token_ids_set = set()
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """Return the best passages a query; one that shares no word with the query is no hit."""
@@ -98,9 +126,12 @@ class Bm25Retriever:
     def load(
         cls, folder: str | Path, passages: Sequence[Passage], title_weight: int = 1
     ) -> Bm25Retriever:
-        """Load what `save` wrote; raises IndexMismatchError when the corpus is another."""
+        """Load what `save` wrote; raises IndexMismatchError when the corpus is another.
+
+        The matrix is memory-mapped, the vocabulary is read.
+        """
         empty = cls.__new__(cls)
         empty.passages, empty.title_weight = require_passages(passages), title_weight
         check_meta(Path(folder), empty._meta())
-        index = bm25s.BM25.load(folder, load_corpus=False, mmap=True)
+        index = bm25s.BM25.load(folder, load_corpus=False, mmap=True, show_progress=False)
         return cls(passages, title_weight, index=index)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 
 from common.files import atomic_directory
@@ -22,6 +21,7 @@ from inference.retrieval.passages import (
     require_passages,
     write_meta,
 )
+from inference.retrieval.vectors import EXACT_UP_TO, VectorIndex
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
 from models.formats.passages import passage_key
 from models.formats.prompts import passage_text
@@ -29,54 +29,11 @@ from models.formats.prompts import passage_text
 logger = logging.getLogger(__name__)
 INDEX_FILE = "index.faiss"
 KEYS_FILE = "keys.json"
-
-
-class VectorIndex:
-    """Vectors [n, d] of length 1, searched exactly by cosine similarity.
-
-    Rows are numbered as they are added. Nothing is taken out: who replaces a document keeps its
-    vectors beside the document, as the hierarchy does, and builds from what is left.
-    """
-
-    def __init__(self, dimension: int) -> None:
-        self._index: Any = faiss.IndexFlatIP(dimension)
-
-    def __len__(self) -> int:
-        return int(self._index.ntotal)
-
-    def add(self, vectors: FloatArray) -> None:
-        """Add vectors [n, d] behind those that are there."""
-        self._index.add(np.ascontiguousarray(vectors, dtype=np.float32))
-
-    def search(self, vectors: FloatArray, depth: int) -> list[list[tuple[int, float]]]:
-        """Return for each vector [n, d] the closest rows with their similarity, best first.
-
-        Equal ones come in the order of their rows. No more than `depth`.
-        """
-        depth = min(depth, len(self))
-        if depth <= 0 or not len(vectors):
-            return [[] for _ in vectors]
-        found = self._index.search(np.ascontiguousarray(vectors, dtype=np.float32), depth)
-        return [
-            [(int(r[place]), float(s[place])) for place in np.lexsort((r, -s))]
-            for s, r in zip(*found, strict=True)
-        ]
-
-    def vectors(self) -> FloatArray:
-        """Return all vectors [n, d] by their rows."""
-        found: FloatArray = self._index.reconstruct_n(0, len(self))
-        return found
-
-    def save(self, file: Path) -> None:
-        """Write the index."""
-        faiss.write_index(self._index, str(file))
-
-    @classmethod
-    def load(cls, file: Path) -> VectorIndex:
-        """Return what `save` wrote."""
-        index = cls.__new__(cls)
-        index._index = faiss.read_index(str(file))
-        return index
+EXACT, APPROXIMATE = "exact", "approximate"
+# Passages whose texts are held at a time while they are embedded.
+AT_ONCE = 32768
+# Passages whose titles are the queries that an approximate search is measured with.
+SAMPLED = 256
 
 
 class DenseRetriever:
@@ -87,49 +44,58 @@ class DenseRetriever:
         passages: Sequence[Passage],
         encoder: SentenceEncoder,
         index: VectorIndex | None = None,
+        exact: bool = False,
     ) -> None:
-        """Embed and index `passages`; `index` is a loaded one, see `load`."""
-        self.passages: list[Passage] = []
+        """Embed and index `passages`; `index` is a loaded one, see `load`.
+
+        exact: compare every vector, also of more than `EXACT_UP_TO` passages.
+        """
+        self.passages = require_passages(passages)
         self.encoder = encoder
+        self.about: dict[str, Any] = {}
         if index is None:
-            self.index = VectorIndex(encoder.dimension)
-            self.add(require_passages(passages))
-        else:
-            self.index, self.passages = index, require_passages(passages)
+            index = VectorIndex(encoder.dimension)
+            for vectors in embedded(passages, encoder):
+                index.add(vectors)
+            index = self._clustered(index, exact)
+        self.index = index
+
+    def _clustered(self, index: VectorIndex, exact: bool) -> VectorIndex:
+        """Return an approximate index where there are many vectors; its recall is in `about`."""
+        if exact or len(self.passages) <= EXACT_UP_TO:
+            return index
+        made, self.about = index.clustered(self.encoder.encode(sampled_titles(self.passages)))
+        return made
 
     def add(self, passages: Sequence[Passage]) -> None:
         """Embed and index further passages behind those that are there."""
         if passages:
             texts = [passage_text(passage.title, passage.text) for passage in passages]
             self.index.add(self.encoder.encode(texts))
-            self.passages.extend(passages)
+            self.passages = [*self.passages, *passages]
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """Return the best passages a query by cosine similarity; queries are embedded at once."""
         if not queries or top_k <= 0:
             return [[] for _ in queries]
-        rankings = self.index.search(self.encoder.encode(clean_queries(queries)), top_k)
+        rankings = self.index.nearest(self.encoder.encode(clean_queries(queries)), top_k)
         return [[Hit(self.passages[row], score) for row, score in found] for found in rankings]
-
-    def _meta(self) -> dict[str, object]:
-        return {
-            "kind": "dense",
-            "encoder": self.encoder.name,
-            "encoder_fingerprint": self.encoder.fingerprint,
-            "passages": len(self.passages),
-            "corpus_sha256": corpus_fingerprint(self.passages),
-        }
 
     def save(self, folder: str | Path) -> None:
         """Write `index.faiss`, the passages' keys and `meta.json`, whole or not at all."""
         with atomic_directory(folder) as target:
             self.index.save(target / INDEX_FILE)
             (target / KEYS_FILE).write_text(json.dumps(list(map(passage_key, self.passages))))
-            write_meta(target, self._meta())
+            search = EXACT if self.index.is_exact else APPROXIMATE
+            write_meta(target, meta_of(self.passages, self.encoder, search) | self.about)
 
     @classmethod
     def grown(
-        cls, earlier: str | Path, passages: Sequence[Passage], encoder: SentenceEncoder
+        cls,
+        earlier: str | Path,
+        passages: Sequence[Passage],
+        encoder: SentenceEncoder,
+        exact: bool = False,
     ) -> DenseRetriever:
         """Index passages of which an index that was saved earlier, over others, knows some.
 
@@ -143,21 +109,61 @@ class DenseRetriever:
         known |= zip(new, encoder.encode(texts), strict=True)
         index = VectorIndex(encoder.dimension)
         index.add(np.stack([known[key] for key in keys]))
-        return cls(passages, encoder, index)
+        made = cls(passages, encoder, index)
+        made.index = made._clustered(index, exact)
+        return made
 
     @classmethod
     def load(
-        cls, folder: str | Path, passages: Sequence[Passage], encoder: SentenceEncoder
+        cls,
+        folder: str | Path,
+        passages: Sequence[Passage],
+        encoder: SentenceEncoder,
+        exact: bool = False,
     ) -> DenseRetriever:
-        """Load what `save` wrote.
+        """Load what `save` wrote; the vectors are memory-mapped.
+
+        exact: refuse an approximate index.
 
         Raises IndexMismatchError, naming both, when it was built with another encoder or over
         another corpus.
         """
-        empty = cls.__new__(cls)
-        empty.passages, empty.encoder = require_passages(passages), encoder
-        check_meta(Path(folder), empty._meta())
-        return cls(passages, encoder, VectorIndex.load(Path(folder) / INDEX_FILE))
+        expected = meta_of(require_passages(passages), encoder, EXACT)
+        known = set(expected)
+        if not exact:
+            del expected["search"]
+        meta = check_meta(Path(folder), expected)
+        found = cls(passages, encoder, VectorIndex.load(Path(folder) / INDEX_FILE, mapped=True))
+        found.about = {name: value for name, value in meta.items() if name not in known}
+        return found
+
+
+def meta_of(passages: Sequence[Passage], encoder: SentenceEncoder, search: str) -> dict[str, Any]:
+    """Return what is kept of an index's making, to be compared when it is loaded."""
+    return {
+        "kind": "dense",
+        "encoder": encoder.name,
+        "encoder_fingerprint": encoder.fingerprint,
+        "passages": len(passages),
+        "corpus_sha256": corpus_fingerprint(passages),
+        "search": search,
+    }
+
+
+def embedded(passages: Sequence[Passage], encoder: SentenceEncoder) -> Iterator[FloatArray]:
+    """Yield the vectors [n, d] of the passages in order, so many at a time."""
+    for start in range(0, len(passages), AT_ONCE):
+        part = passages[start : start + AT_ONCE]
+        yield encoder.encode([passage_text(passage.title, passage.text) for passage in part])
+
+
+def sampled_titles(passages: Sequence[Passage]) -> list[str]:
+    """Return titles of passages drawn at random, the queries that a search is measured with."""
+    rows = np.random.default_rng(0).choice(
+        len(passages), min(SAMPLED, len(passages)), replace=False
+    )
+    chosen = [passages[int(row)] for row in sorted(rows)]
+    return [passage.title or passage.text[:80] for passage in chosen]
 
 
 def _known_vectors(folder: Path, encoder: SentenceEncoder) -> dict[str, FloatArray]:

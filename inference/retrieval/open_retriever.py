@@ -9,6 +9,8 @@ from typing import Literal
 
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.dense import DenseRetriever
+from inference.retrieval.milvus_client import MilvusError, is_milvus
+from inference.retrieval.milvus_search import open_milvus
 from inference.retrieval.passages import DENSE, EARLIER, META_FILE, Hit, Passage, Retriever
 from models.files.sentence_encoder import load_sentence_encoder
 
@@ -66,24 +68,39 @@ def build_retriever(
     encoder: str = "minilm",
     index_dir: str | Path | None = None,
     title_weight: int = 1,
+    exact: bool = False,
+    sources: Sequence[str] | None = None,
 ) -> Retriever:
     """Build a retriever over `passages`, or load it from `index_dir`.
 
     index_dir: its folders `bm25` and `dense` are loaded where they exist and written where not, the
-    latter with the vectors that its folder `earlier` knows; None keeps the index in memory.
+    latter with the vectors that its folder `earlier` knows, and then memory-mapped; None keeps the
+    index in memory. FILE.db is an embedded Milvus and http://HOST:PORT/NAME a server.
+    exact: compare every vector, however many there are. sources: search only passages of these
+    sources, in Milvus alone.
 
-    Raises IndexMismatchError for an index of another corpus or encoder, EmptyCorpusError, and
-    ValueError for an unknown kind.
+    Raises IndexMismatchError for an index of another corpus or encoder, EmptyCorpusError,
+    MilvusError, and ValueError for an unknown kind.
     """
+    if kind not in RETRIEVER_KINDS:
+        raise ValueError(f"unknown retriever {kind!r}; choose one of {', '.join(RETRIEVER_KINDS)}")
+    if is_milvus(index_dir):
+        model = None if kind == "bm25" else load_sentence_encoder(encoder)
+        place = str(index_dir)
+        parts = open_milvus(kind, passages, model, place, title_weight, exact, sources)
+        return parts[0] if len(parts) == 1 else HybridRetriever(parts)
+    if sources is not None:
+        raise MilvusError(
+            f"sources {', '.join(sources)}: an index in memory or in a folder is searched as a "
+            "whole. Search one in Milvus, FILE.db or http://HOST:PORT"
+        )
     folder = None if index_dir is None else Path(index_dir)
     if kind == "bm25":
         return _bm25(passages, folder, title_weight)
     if kind == "dense":
-        return _dense(passages, encoder, folder)
-    if kind == "hybrid":
-        dense = _dense(passages, encoder, folder)
-        return HybridRetriever([_bm25(passages, folder, title_weight), dense])
-    raise ValueError(f"unknown retriever {kind!r}; choose one of {', '.join(RETRIEVER_KINDS)}")
+        return _dense(passages, encoder, folder, exact)
+    dense = _dense(passages, encoder, folder, exact)
+    return HybridRetriever([_bm25(passages, folder, title_weight), dense])
 
 
 def _bm25(passages: Sequence[Passage], folder: Path | None, title_weight: int) -> Bm25Retriever:
@@ -91,22 +108,28 @@ def _bm25(passages: Sequence[Passage], folder: Path | None, title_weight: int) -
     if target and (target / META_FILE).exists():
         return Bm25Retriever.load(target, passages, title_weight)
     retriever = Bm25Retriever(passages, title_weight)
-    if target:
-        retriever.save(target)
-    return retriever
+    if not target:
+        return retriever
+    retriever.save(target)
+    del retriever
+    return Bm25Retriever.load(target, passages, title_weight)
 
 
-def _dense(passages: Sequence[Passage], encoder_name: str, folder: Path | None) -> DenseRetriever:
+def _dense(
+    passages: Sequence[Passage], encoder_name: str, folder: Path | None, exact: bool
+) -> DenseRetriever:
     encoder = load_sentence_encoder(encoder_name)
     target = folder and folder / DENSE
     if target and (target / META_FILE).exists():
-        return DenseRetriever.load(target, passages, encoder)
+        return DenseRetriever.load(target, passages, encoder, exact)
     earlier = folder and folder / EARLIER
     if earlier and earlier.is_dir():
-        retriever = DenseRetriever.grown(earlier, passages, encoder)
+        retriever = DenseRetriever.grown(earlier, passages, encoder, exact)
     else:
         logger.info("embedding %d passages with %s", len(passages), encoder.name)
-        retriever = DenseRetriever(passages, encoder)
-    if target:
-        retriever.save(target)
-    return retriever
+        retriever = DenseRetriever(passages, encoder, exact=exact)
+    if not target:
+        return retriever
+    retriever.save(target)
+    del retriever
+    return DenseRetriever.load(target, passages, encoder, exact)

@@ -25,6 +25,7 @@ META_FILE = "meta.json"
 # In a folder of indexes: the dense one, and that of the corpus as it was before, to grow from.
 DENSE, EARLIER = "dense", "earlier"
 DESCRIPTIVE_FIELDS = ("encoder",)
+SHA256_BITS = 256
 
 
 class EmptyCorpusError(UserError, ValueError):
@@ -59,18 +60,23 @@ def load_corpus(path: str | Path) -> list[Passage]:
     """
     passages = list(read_records(path, PassageRecord))
     if not passages:
-        raise EmptyCorpusError(
-            f"{path}: the corpus holds no passage. "
-            "Give a JSON Lines file with one {id, title, text} a line."
-        )
+        raise empty_corpus(path)
     return passages
 
 
-def require_passages(passages: Sequence[Passage]) -> list[Passage]:
-    """Return the passages as a list; raises EmptyCorpusError when there is none to search."""
-    if not passages:
+def empty_corpus(path: str | Path) -> EmptyCorpusError:
+    """Return the error about a corpus file that holds no passage."""
+    return EmptyCorpusError(
+        f"{path}: the corpus holds no passage. "
+        "Give a JSON Lines file with one {id, title, text} a line."
+    )
+
+
+def require_passages(passages: Sequence[Passage]) -> Sequence[Passage]:
+    """Return the passages; raises EmptyCorpusError when there is none to search."""
+    if not len(passages):
         raise EmptyCorpusError("the corpus holds no passage; there is nothing to search")
-    return list(passages)
+    return passages
 
 
 def clean_queries(queries: Sequence[str]) -> list[str]:
@@ -78,12 +84,34 @@ def clean_queries(queries: Sequence[str]) -> list[str]:
     return [strip_tags(query) for query in queries]
 
 
+def passage_content(passage: Passage) -> bytes:
+    """Return what a corpus's hashes are made from: id, title and text."""
+    return json.dumps([passage.id, passage.title, passage.text]).encode()
+
+
 def corpus_fingerprint(passages: Iterable[Passage]) -> str:
-    """Return sha256 over ids, titles and texts in order; it tells one corpus from another."""
+    """Return sha256 over ids, titles and texts in order; it tells one corpus from another.
+
+    A corpus that knows its own, as a mapped one does, is not read.
+    """
+    known = getattr(passages, "fingerprint", None)
+    if isinstance(known, str):
+        return known
     digest = hashlib.sha256()
     for passage in passages:
-        digest.update(json.dumps([passage.id, passage.title, passage.text]).encode())
+        digest.update(passage_content(passage))
     return digest.hexdigest()
+
+
+def contents_sum(passages: Iterable[Passage], known: str = "0", sign: int = 1) -> str:
+    """Return the sum of the passages' sha256 in hexadecimal: the same in whatever order they come.
+
+    known: a sum that theirs is added to, or with `sign` -1 taken from.
+    """
+    total = int(known, 16)
+    for passage in passages:
+        total += sign * int.from_bytes(hashlib.sha256(passage_content(passage)).digest())
+    return f"{total % (1 << SHA256_BITS):064x}"
 
 
 def best_rows(scores: Scores, most: int, rows: Rows | None = None) -> list[int]:
@@ -109,8 +137,8 @@ def write_meta(folder: Path, meta: dict[str, Any]) -> None:
         json.dump(meta, handle, indent=1)
 
 
-def check_meta(folder: Path, expected: dict[str, Any]) -> None:
-    """Compare an index's meta.json with what is to be searched now.
+def check_meta(folder: Path, expected: dict[str, Any]) -> dict[str, Any]:
+    """Compare an index's meta.json with what is to be searched now, and return it.
 
     Names that only describe (`encoder`) need not agree where the fingerprints do. Raises
     IndexMismatchError naming the folder, what differs, both sides and the remedy.
@@ -120,6 +148,14 @@ def check_meta(folder: Path, expected: dict[str, Any]) -> None:
         meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise IndexMismatchError(f"{path}: not a readable index ({error}). Rebuild it.") from error
+    refuse_differing(str(folder), meta, expected, "name another index folder")
+    return meta
+
+
+def refuse_differing(
+    place: str, meta: dict[str, Any], expected: dict[str, Any], remedy: str
+) -> None:
+    """Raise IndexMismatchError where an index was not made as expected; see `check_meta`."""
     differing = [
         field
         for field, value in expected.items()
@@ -127,9 +163,9 @@ def check_meta(folder: Path, expected: dict[str, Any]) -> None:
     ]
     if differing:
         raise IndexMismatchError(
-            f"{folder}: this index differs in {', '.join(differing)}. It was built with "
+            f"{place}: this index differs in {', '.join(differing)}. It was built with "
             f"({_describe(meta)}), and asked for is ({_describe(expected)}). "
-            "Rebuild it, or name another index folder."
+            f"Rebuild it, or {remedy}."
         )
 
 

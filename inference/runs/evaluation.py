@@ -24,9 +24,10 @@ from inference.indexes.cost import read_cost
 from inference.loops.kind import LoopOptions
 from inference.loops.trace import Loop, Trace
 from inference.opening.loop import LOOPS, in_effect, open_loop
-from inference.retrieval.passages import Passage, documents_of_questions, load_corpus
+from inference.retrieval.corpus import open_corpus
+from inference.retrieval.passages import Passage, documents_of_questions
 from inference.runs.log import EvaluationLog, EvaluationLogError, shard_card
-from inference.runs.scores import GoldPassages, scored_trace, summarise
+from inference.runs.scores import GoldPassages, gold_titles, scored_trace, summarise
 from models.files.checkpoint import component_fingerprint
 from models.formats.records import QuestionRecord, read_records
 
@@ -141,10 +142,10 @@ def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
     }
 
 
-def _corpus_of(evaluation: Evaluation) -> list[Passage]:
+def _corpus_of(evaluation: Evaluation) -> Sequence[Passage]:
     if not LOOPS[evaluation.options.loop].searches_corpus or evaluation.corpus is None:
         return []
-    corpus = load_corpus(evaluation.corpus)
+    corpus = open_corpus(evaluation.corpus, evaluation.options.index)
     if evaluation.question_documents:
         return documents_of_questions(corpus, evaluation.dataset)
     return corpus
@@ -184,7 +185,9 @@ async def _answer(
     """Answer what the log does not know yet, and put every answer into it as it comes."""
     options = evaluation.options
     opened = open_loop(options, corpus, shared)
-    gold = GoldPassages(opened.documents) if opened.documents else None
+    gold = None
+    if len(opened.documents):
+        gold = GoldPassages(opened.documents, gold_titles(missing))
     try:
         with tqdm(
             total=total, initial=total - len(missing), desc=options.loop, unit=" questions"
@@ -222,6 +225,8 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     settings = {**in_effect(options), "dataset": dataset.name, "shard": part and str(part)}
     for name in ("cache", "index"):
         del settings[name]
+    # None says as much to runs that were begun without the option.
+    settings["exact"] = options.exact or None
     settings["engine"] = {name: getattr(options.engine, name) for name in OF_ENGINE}
     kind = LOOPS[options.loop]
     folders = kind.folders(options)

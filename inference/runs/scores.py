@@ -1,6 +1,6 @@
 """Traces with their scores: what annotation says of each, and what a whole run came to."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,13 @@ COSTS = ("llm_calls", "input_tokens", "output_tokens", "weighted_tokens")
 class GoldPassages:
     """Finds a question's supporting paragraphs in the corpus, by title and text."""
 
-    def __init__(self, corpus: Iterable[Passage]) -> None:
+    def __init__(self, corpus: Iterable[Passage], titles: Container[str] | None = None) -> None:
+        """titles: those of the passages that will be looked for; None: all may be."""
         self._by_text: dict[tuple[str, str], str] = {}
         self._by_title: dict[str, list[str]] = {}
         for passage in corpus:
+            if titles is not None and passage.title not in titles:
+                continue
             self._by_text.setdefault((passage.title, _key(passage.text)), passage.id)
             self._by_title.setdefault(passage.title, []).append(passage.id)
 
@@ -55,6 +58,19 @@ class GoldPassages:
 def _key(text: str) -> str:
     # Sources differ in the spaces between sentences.
     return one_line(text).replace(" ", "")
+
+
+def gold_titles(records: Iterable[QuestionRecord]) -> set[str]:
+    """Return the titles that `GoldPassages` looks for to score these questions."""
+    return {
+        title
+        for record in records
+        for title in (
+            *(title for title, _ in record.context),
+            *(title for title, _ in record.supporting_facts),
+            *(triple.subject for triple in record.evidences),
+        )
+    }
 
 
 def needed_facts(record: QuestionRecord, gold: GoldPassages) -> list[NeededFact]:

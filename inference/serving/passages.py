@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import html
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import quote, urlencode
 from aiohttp import web
 
 from inference.documents.own_corpus import Place
+from inference.retrieval.corpus import passages_by_id
 from inference.retrieval.passages import Passage
 from inference.serving.answers import ApiError
 from inference.serving.middlewares import has_key
@@ -98,6 +100,9 @@ def passage_page(passage: Passage, place: str, sentence: str) -> str:
     return "\n".join(lines)
 
 
-def by_id(documents: Sequence[Sequence[Passage]]) -> dict[str, Passage]:
-    """Return the passages of several loops by their ids."""
-    return {passage.id: passage for own in documents for passage in own}
+def by_id(documents: Sequence[Sequence[Passage]]) -> Mapping[str, Passage]:
+    """Return the passages of several loops by their ids, the later loop's for one id."""
+    distinct = {id(own): own for own in documents}.values()
+    parts = [passages_by_id(own) for own in reversed(distinct)]
+    # Nothing is written into it.
+    return ChainMap(*parts)  # type: ignore[arg-type]

@@ -272,7 +272,8 @@ def _read_answers(reader: FieldReader) -> list[str]:
 RecordT = TypeVar("RecordT", bound=Record)
 
 
-def _parse_line(line: bytes, where: str) -> Any:
+def parse_line(line: bytes, where: str) -> Any:
+    """Return the JSON value of a line. Raises RecordError, which names `where`."""
     try:
         return json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -309,7 +310,7 @@ def read_numbered(
                 continue
             where = f"{path}:{number}"
             try:
-                record = record_type.from_json(_parse_line(line, where), where)
+                record = record_type.from_json(parse_line(line, where), where)
             except RecordError as error:
                 if on_error is None:
                     raise

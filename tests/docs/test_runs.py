@@ -106,7 +106,7 @@ EXCUSES = (
         Excuse("benchmarks/README.md", f"python benchmarks/{name}.py", MINUTES,
                f"tests/benchmarks/test_{name}.py")
         for name in ("graph_width", "retrieval_key", "data_builds", "hierarchy",
-                     "sentence_ranking", "save_stall", "record")
+                     "sentence_ranking", "save_stall", "record", "retrieval_scale")
     ),
     Excuse("benchmarks/README.md", "python benchmarks/results_page.py", "writes into the project",
            "tests/benchmarks/test_results_page.py"),
@@ -131,6 +131,11 @@ EXCUSES = (
            "tests/training/test_train_retriever.py"),
     Excuse("docs/retrieval.md", "python benchmarks/retrieval_recall.py", HOURS,
            "tests/benchmarks/test_retrieval_recall.py"),
+    Excuse("docs/scale.md", "milvus-lite server", SERVER),
+    Excuse("docs/scale.md", "python inference/evaluate.py", "asks that server",
+           "tests/inference/test_milvus.py"),
+    Excuse("docs/scale.md", "python benchmarks/retrieval_scale.py", MINUTES,
+           "tests/benchmarks/test_retrieval_scale.py"),
     Excuse("docs/serving.md", "inference/serve.py", SERVER,
            "tests/inference/test_serve_command.py"),
     Excuse("docs/serving.md", "from openai", "asks that server"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.retrieval.bm25 import Bm25Retriever
-from inference.retrieval.dense import DenseRetriever, VectorIndex
+from inference.retrieval.dense import DenseRetriever
 from inference.retrieval.open_retriever import (
     HybridRetriever,
     build_retriever,
@@ -26,6 +26,7 @@ from inference.retrieval.passages import (
     load_corpus,
     top_hits,
 )
+from inference.retrieval.vectors import VectorIndex
 from models.files.sentence_encoder import FloatArray, HashEncoder, load_sentence_encoder
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, RecordError, read_records

@@ -250,6 +250,25 @@ def test_nothing_is_served_to_a_network_without_a_key(
         assert asked_for[-2:] == ["--deadline", "60"]
 
 
+def test_an_index_is_served_to_those_who_are_named(cluster: dict[str, str], tmp_path: Path) -> None:
+    shown = tmp_path / "bin" / "python"
+    shown.write_text('#!/bin/bash\nIFS="|"; echo "$*"\n')
+    shown.chmod(0o755)
+    command = ("bash", str(SCRIPTS / "milvus.sbatch"), "runs/index")
+    environment = {"SLURM_FILES": str(SCRIPTS), "PYTHON": str(shown), "MILVUS_PORT": "8123"}
+    refused = run(cluster, *command, **environment, MILVUS_HOST="")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "export MILVUS_HOST" in refused.stderr
+    refused = run(cluster, *command, "--host=0.0.0.0", **environment, MILVUS_HOST="127.0.0.1")
+    assert refused.returncode == 2
+    done = run(cluster, *command, **environment, MILVUS_HOST="127.0.0.1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].split("|") == [
+        *("-m", "milvus_lite", "server", "--data-dir", "runs/index"),
+        *("--host", "127.0.0.1", "--port", "8123"),
+    ]
+
+
 @pytest.fixture
 def apptainer(cluster: dict[str, str], tmp_path: Path) -> Path:
     """An apptainer that writes down its options and runs the command; returns where.

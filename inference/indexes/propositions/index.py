@@ -16,8 +16,8 @@ from inference.indexes.propositions.parts import (
     read_part,
     write_part,
 )
-from inference.retrieval.dense import VectorIndex
 from inference.retrieval.passages import Passage, Retriever, clean_queries
+from inference.retrieval.vectors import VectorIndex
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
 from models.formats.passages import passage_key
 from models.formats.planning import one_line
