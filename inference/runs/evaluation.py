@@ -31,7 +31,6 @@ from models.files.checkpoint import component_fingerprint
 from models.formats.records import QuestionRecord, read_records
 
 logger = logging.getLogger(__name__)
-OF_ENGINE = ("kind", "dtype", "constrain")
 
 
 async def run_questions(
@@ -135,7 +134,7 @@ def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
     return {
         **provenance(sys.argv, files, LOOPS[options.loop].folders(options).values()),
         "seed": None,
-        "engine": {name: getattr(options.engine, name) for name in OF_ENGINE},
+        "engine": _of_engine(options),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "answered_earlier": earlier,
     }
@@ -222,7 +221,7 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     settings = {**in_effect(options), "dataset": dataset.name, "shard": part and str(part)}
     for name in ("cache", "index"):
         del settings[name]
-    settings["engine"] = {name: getattr(options.engine, name) for name in OF_ENGINE}
+    settings["engine"] = _of_engine(options)
     kind = LOOPS[options.loop]
     folders = kind.folders(options)
     for name in ("ras", "t2t", *kind.helpers, *kind.encoders):
@@ -230,3 +229,13 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     if kind.index and settings[kind.index]:
         settings[kind.index] = str(settings[kind.index])
     return settings
+
+
+def _of_engine(options: LoopOptions) -> dict[str, Any]:
+    """Return what of an engine decides texts; how many there are, and where, does not."""
+    engine = options.engine
+    return {
+        "kind": engine.computing_kind,
+        "dtype": engine.dtype,
+        "constrain": engine.constrain,
+    }
