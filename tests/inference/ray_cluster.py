@@ -12,7 +12,7 @@ from unittest import mock
 import psutil
 
 from inference.engines.contract import Engine, EngineOptions
-from inference.engines.ray.cluster import QUIET
+from inference.engines.ray.cluster import SETTINGS
 from inference.engines.ray.engine import RayEngine
 from tests.inference.pool_engines import echo
 
@@ -27,7 +27,7 @@ def ray_cluster(nodes: int, cpus: int = 1) -> Iterator[Any]:
     # Ray writes the address of the newest cluster there, and its sockets' paths must be short.
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     (folder / "ray").mkdir()
-    with mock.patch.dict(os.environ, {"RAY_TMPDIR": str(folder), **QUIET}):
+    with mock.patch.dict(os.environ, {"RAY_TMPDIR": str(folder), **SETTINGS}):
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus, **HEAD})
         try:
             for _ in range(nodes - 1):

@@ -30,10 +30,13 @@ OBJECT_STORE_BYTES = 200 * 2**20
 LONGEST_TEMPORARY_FOLDER = 30
 # Ray counts a ten-thousandth of a CPU.
 ROUNDING = 1e-6
-QUIET = {
+SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Ray's word on GPUs that an actor without one sees.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # By default workers run at a niceness of 15: beside another process of the machine an engine
+    # would hardly get a core.
+    "RAY_worker_niceness": "0",
 }
 REMEDY = "Start one there (`ray start --head`), or leave --ray-address out to use this machine"
 
@@ -102,7 +105,7 @@ def connect(address: str | None) -> Connection:
 
 
 def _connected(address: str | None) -> Connection:
-    for name, value in QUIET.items():
+    for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     if address is None:
         _ask_for_a_token()

@@ -116,7 +116,7 @@ class RayEngine:
         has_gpus = any(node.get("GPU") for node in nodes)
         gpus = float(options.tensor_parallel_size) if has_gpus else 0.0
         share = share_of(nodes, options.engines, options.engine_cpus, gpus)
-        made = ray.remote(EngineActor).options(
+        made: Any = ray.remote(EngineActor).options(
             num_cpus=share.cpus,
             num_gpus=share.gpus,
             max_restarts=MOST_RESTARTS,
