@@ -89,8 +89,7 @@ ray: install ## Add the engine that is many, on this machine or a cluster.
 	$(INSTALL) -c constraints.txt -e '.[ray]'
 
 test-ray: ray ## Add Ray and run the tests that need it; without company, since they start clusters.
-	$(PYTEST) tests/inference/test_engine_ray.py tests/inference/test_ray_cluster.py
-	$(PYTEST) tests/inference/test_engine_contract.py tests/slurm/test_ray.py -k ray
+	$(PYTEST) tests/inference tests/slurm -k 'ray and not array'
 
 INTEGRATIONS := langchain-trivium llama-index-extractors-trivium
 INTEGRATIONS_VENV ?= .venv-integrations
