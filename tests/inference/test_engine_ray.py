@@ -180,6 +180,7 @@ async def running_in_engines(engine: Engine) -> int:
 
 async def test_no_engine_is_sent_more_than_it_takes(engine: Engine) -> None:
     assert isinstance(engine, RayEngine)
+    await restarted(engine, 0)  # those that an earlier test killed
     calls = [asyncio.create_task(texts(engine, "sleep 60")) for _ in range(50)]
     end = time.monotonic() + 50
     while await running_in_engines(engine) < 32 and time.monotonic() < end:

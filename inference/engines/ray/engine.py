@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -99,7 +100,7 @@ class RayEngine:
                 Folder.read(backbone) if _is_folder(backbone) else backbone,
                 {name: Folder.read(folder) for name, folder in folders.items()},
             )
-            self._opened = self._open(self._actors)
+            self._opened = self._open_all()
         except BaseException:
             self._end_actors()
             self._connection.leave()
@@ -124,14 +125,34 @@ class RayEngine:
             scheduling_strategy="SPREAD",
         )
         self._actors = [made.remote() for _ in range(options.engines)]
-        ready = [actor.ready.remote() for actor in self._actors]
-        placed, waiting = ray.wait(ready, num_returns=len(ready), timeout=PLACING_SECONDS)
+        ready = self._ready()
+        _, waiting = ray.wait(ready, num_returns=len(ready), timeout=PLACING_SECONDS)
         if waiting:
             raise ClusterError(
                 f"{len(waiting)} of {len(ready)} engines found no place on the Ray cluster in "
                 f"{PLACING_SECONDS:.0f} seconds: others use it. Ask for fewer --engines, or wait"
             )
-        ray.get(placed)
+
+    def _ready(self) -> list[Any]:
+        """Return what ends with each actor's process at work, started again where it died."""
+        return [actor.ready.options(max_task_retries=-1).remote() for actor in self._actors]
+
+    def _open_all(self) -> list[Opened]:
+        """Open all engines; raises as `_open` once some have died too often as they opened."""
+        import ray
+        from ray.exceptions import RayActorError
+
+        for deaths in range(1, MOST_DEATHS_OPENING + 1):
+            try:
+                ray.get(self._ready())
+                return self._open(self._actors)
+            except RayActorError as error:
+                raise EngineDiedError(f"Ray starts an engine no more: {_line(error)}") from error
+            except EngineDiedError:
+                if deaths == MOST_DEATHS_OPENING:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+        raise AssertionError
 
     def _open(self, actors: Sequence[Any]) -> list[Opened]:
         """Open the engines of actors; folders that a node lacks are sent.
