@@ -22,7 +22,7 @@ SITE := import sysconfig; print(sysconfig.get_path("purelib"))
 
 .DEFAULT_GOAL := help
 .PHONY: help install wheelhouse demo test test-all test-vllm test-integrations lint format
-.PHONY: vllm-cpu vllm-cuda clean
+.PHONY: vllm-cpu vllm-cuda ray test-ray clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -84,6 +84,12 @@ vllm-cuda: install ## Add the vLLM engine on a machine with a GPU.
 
 test-vllm: vllm-cpu ## Add the vLLM engine and run the tests that need it.
 	$(PYTEST) tests/inference -k vllm
+
+ray: install ## Add the engine that is many, on this machine or a cluster.
+	$(INSTALL) -c constraints.txt -e '.[ray]'
+
+test-ray: ray ## Add Ray and run the tests that need it; without company, since they start clusters.
+	$(PYTEST) tests/inference tests/slurm -k 'ray and not array'
 
 INTEGRATIONS := langchain-trivium llama-index-extractors-trivium
 INTEGRATIONS_VENV ?= .venv-integrations

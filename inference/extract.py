@@ -130,7 +130,7 @@ async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
         return [replace(one, triples=tuple(t)) for one, t in zip(group, found, strict=True)]
 
     try:
-        parts = read_each(groups, read_group, "read", "subqueries", 4 * arguments.max_batch_size)
+        parts = read_each(groups, read_group, "read", "subqueries", 4 * _at_once(arguments))
         read = [one async for part in parts for group in part for one in group]
         write_records(arguments.out, read)
         return {
@@ -143,6 +143,11 @@ async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
     finally:
         await engine.close()
         extractor.close()
+
+
+def _at_once(arguments: argparse.Namespace) -> int:
+    """Return how many requests run at once on all engines."""
+    return int(arguments.max_batch_size * arguments.engines)
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, object]:
@@ -158,7 +163,7 @@ async def _run(arguments: argparse.Namespace) -> dict[str, object]:
     extractor = open_extractor(engine, component, arguments.cache, arguments.constrain)
     start, cached = time.perf_counter(), len(extractor.cache)
     try:
-        samples = await extract_corpus(extractor, passages, arguments.max_batch_size)
+        samples = await extract_corpus(extractor, passages, _at_once(arguments))
         write_records(arguments.out, samples)
         return {
             "passages": len(samples),

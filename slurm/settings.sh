@@ -33,7 +33,8 @@ DATA_TIME=${DATA_TIME:-08:00:00}
 TRAIN_TIME=${TRAIN_TIME:-24:00:00}
 SERVE_TIME=${SERVE_TIME:-24:00:00}
 EVALUATE_TIME=${EVALUATE_TIME:-12:00:00}
-# Seconds before the end of TRAIN_TIME at which a training saves, stops and goes back in the queue.
+# Seconds before the end of its time at which a training saves, stops and goes back in the queue, and
+# a command on Ray stops and goes back.
 GRACE=${GRACE:-300}
 # Port on which the processes of a training meet; the job's id is added, so that two jobs that
 # share a node do not meet each other. And where a model is served: an address other than 127.0.0.1
@@ -70,3 +71,5 @@ LOOPS=${LOOPS:-single ras ras_no_planning}
 # Further options of evaluate.py, and into how many shards, one task each, the questions are dealt.
 EVALUATE_OPTIONS=${EVALUATE_OPTIONS:-}
 QUESTION_SHARDS=${QUESTION_SHARDS:-1}
+# Options that ray.sbatch adds to its command when the job was requeued: --resume for evaluate.py.
+RESUME_OPTIONS=${RESUME_OPTIONS:-}

@@ -43,6 +43,13 @@ case $name in
     common+=(--requeue --signal="USR1@$GRACE")
     ((GPUS_PER_NODE == 0)) || common+=("$GPU_OPTION")
     ;;
+  ray)
+    partition=$GPU_PARTITION
+    # With B: the batch script ends the command and requeues the job.
+    common+=(--time="$EVALUATE_TIME" --nodes="$NODES" --ntasks-per-node=1)
+    common+=(--requeue --signal="B:USR1@$GRACE")
+    ((GPUS_PER_NODE == 0)) || common+=("$GPU_OPTION")
+    ;;
   serve | evaluate)
     partition=$GPU_PARTITION
     [[ $name == serve ]] && time=$SERVE_TIME || time=$EVALUATE_TIME

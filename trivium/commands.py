@@ -64,6 +64,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "Measure": (
         "benchmarks.train_step",
         "benchmarks.engines",
+        "benchmarks.ray_engines",
         "benchmarks.loop",
         "benchmarks.conversations",
         "benchmarks.processes",

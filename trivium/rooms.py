@@ -36,6 +36,7 @@ FLOORS = (
     "inference/engines",
     "inference/engines/transformers",
     "inference/engines/vllm",
+    "inference/engines/ray",
     "inference/retrieval",
     "inference/documents",
     "inference/indexes",

@@ -98,6 +98,10 @@ def add_call_options(parser: argparse.ArgumentParser, max_new_tokens: int) -> No
         "--engine", choices=LOCAL_ENGINES, default="auto",
         help="what runs a model here (%(default)s: vLLM where it is installed)",
     )  # fmt: skip
+    add(
+        "--engines", type=positive(int), default=1,
+        help="ray: how many, on this machine or at RAY_ADDRESS (default: %(default)s)",
+    )  # fmt: skip
     add("--dtype", choices=DTYPE_CHOICES, default=NATIVE)
 
 
@@ -147,4 +151,5 @@ def engine_options(options: argparse.Namespace) -> EngineOptions:
         kind=options.engine,
         dtype=resolve_dtype(options.dtype),
         max_batch_size=options.concurrency,
+        engines=options.engines,
     )

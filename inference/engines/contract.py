@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 from common.errors import UserError
 from models.formats.triples import Triple
 
-ENGINE_KINDS = ("auto", "vllm", "transformers", "openai")
+ENGINE_KINDS = ("auto", "vllm", "transformers", "openai", "ray")
+RAY_ENGINES = ("auto", "vllm", "transformers")
 if TYPE_CHECKING:  # an engine over a remote API needs neither torch nor graphs
     from models.parts.graph import Subgraph
 
@@ -108,6 +109,9 @@ class EngineOptions:
     constrain: hold plans, triples and condition triplets to their grammars.
     base_url, api_key: of an endpoint; None: `OPENAI_BASE_URL`, `OPENAI_API_KEY`.
     max_retries, timeout: of one request to an endpoint; the time-out in seconds.
+    engines, ray_engine, engine_cpus: of Ray: how many, of which kind, and the CPUs of each (None:
+        as many as each can have).
+    ray_address: `HOST:PORT` of a cluster's head; None: `RAY_ADDRESS`, else this machine.
     """
 
     kind: str = "auto"
@@ -123,6 +127,15 @@ class EngineOptions:
     api_key: str | None = None
     max_retries: int = 3
     timeout: float = 120.0
+    engines: int = 1
+    ray_engine: str = "auto"
+    engine_cpus: float | None = None
+    ray_address: str | None = None
+
+    @property
+    def computing_kind(self) -> str:
+        """The kind of engine that computes: Ray runs others'."""
+        return self.ray_engine if self.kind == "ray" else self.kind
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from common.commands import one_line_errors
-from inference.engines.contract import ENGINE_KINDS, EngineOptions
+from inference.engines.contract import ENGINE_KINDS, RAY_ENGINES, EngineOptions
 from inference.retrieval.passages import (
     Passage,
     documents_of_questions,
@@ -42,6 +42,17 @@ def whole_number(least: int) -> Callable[[str], int]:
 
 
 positive_int = whole_number(1)
+
+
+def _cpus(text: str) -> float:
+    """Read what Ray takes as CPUs."""
+    try:
+        cpus = float(text)
+    except ValueError:
+        cpus = 0.0
+    if not 0 < cpus < 1 and not (cpus >= 1 and cpus.is_integer()):
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number, or a part of one CPU")
+    return cpus
 
 
 def configure_logging() -> None:
@@ -83,8 +94,8 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
     add(
         "--engine",
         choices=ENGINE_KINDS,
-        help="what runs the models: auto is vLLM where it is installed, transformers otherwise "
-        "(default: %(default)s)",
+        help="what runs the models: auto is vLLM where it is installed, transformers otherwise; "
+        "ray is several of these (default: %(default)s)",
     )
     add(
         "--dtype",
@@ -121,6 +132,23 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
         "--compile",
         action=BooleanOptionalAction,
         help="vLLM: compile the model, a minute at the start (default: on a GPU)",
+    )
+    add("--engines", type=positive_int, help="ray: how many (default: %(default)s)")
+    add(
+        "--ray-engine",
+        choices=RAY_ENGINES,
+        help="ray: what each of them is (default: %(default)s)",
+    )
+    add(
+        "--engine-cpus",
+        type=_cpus,
+        metavar="CPUS",
+        help="ray: CPUs of each, a whole number or less than 1 (default: as many as each can have)",
+    )
+    add(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="ray: the head of a cluster (default: RAY_ADDRESS, else one on this machine)",
     )
     add(
         "--constrain",

