@@ -2,8 +2,8 @@
 
     python benchmarks/conversations.py [--conversations 200] [-- options of serve.py]
 
-Starts inference/serve.py over a fictional world, asks every question alone first and then all at
-once, every second one streamed, and compares. An answer is mixed up where its trace has another
+Starts inference/serve.py over a fictional world, asks every question alone first (or --alone of
+them) and then all at once, every second one streamed, and compares. An answer is mixed up where its trace has another
 question, or its text is not the trace's own. Answers need not be the same in both runs: in bfloat16
 a near tie may fall either way in other company. The last line is one JSON object.
 """
@@ -34,6 +34,7 @@ from common.commands import one_line_errors
 from common.errors import UserError
 from common.tables import emit_json, print_table
 from data_gen.build_world import build_world
+from inference.opening.arguments import positive_int
 from models.formats.records import QuestionRecord, read_records
 
 SERVE = Path(__file__).resolve().parents[1] / "inference" / "serve.py"
@@ -133,18 +134,23 @@ async def _kept(
 
 
 async def measure(
-    address: str, process: int, model: str, records: Sequence[QuestionRecord]
+    address: str,
+    process: int,
+    model: str,
+    records: Sequence[QuestionRecord],
+    alone: int | None = None,
 ) -> dict[str, Any]:
-    """Return figures of the questions one at a time, and of all at once."""
-    figures: dict[str, Any] = {"conversations": len(records), "loop": model}
+    """Return figures of the first `alone` questions one at a time (None: all), and of all at once."""
+    singly = records[:alone]
+    figures = {"conversations": len(records), "conversations_alone": len(singly), "loop": model}
     runs: dict[str, list[Answer | openai.OpenAIError]] = {}
     client = openai.AsyncOpenAI(base_url=address, api_key="none", max_retries=0, timeout=3600)
     async with client:
-        for name, at_once in (("alone", 1), ("at_once", len(records))):
+        for name, asked, at_once in (("alone", singly, 1), ("at_once", records, len(records))):
             gate = asyncio.Semaphore(at_once)
             calls = [
                 _kept(client, gate, model, record.question, streamed=number % 2 == 1)
-                for number, record in enumerate(records)
+                for number, record in enumerate(asked)
             ]
             with MemoryWatch(process) as memory:
                 began = time.perf_counter()
@@ -152,13 +158,13 @@ async def measure(
                 seconds = time.perf_counter() - began
             figures |= {
                 f"seconds_{name}": seconds,
-                f"conversations_per_second_{name}": len(records) / seconds,
+                f"conversations_per_second_{name}": len(asked) / seconds,
                 f"most_memory_gib_{name}": memory.most_bytes / 2**30,
-                **_answer_figures(name, runs[name], records),
+                **_answer_figures(name, runs[name], asked),
             }
     same = [
         isinstance(one, Answer) and isinstance(other, Answer) and one.text == other.text
-        for one, other in zip(runs["alone"], runs["at_once"], strict=True)
+        for one, other in zip(runs["alone"], runs["at_once"], strict=False)
     ]
     return {**figures, "identical_answer_share": sum(same) / len(same)}
 
@@ -186,6 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--conversations", type=int, default=200, help="(default: %(default)s)")
+    add("--alone", type=positive_int, metavar="N", help="ask only so many of them alone first")
     add("--loop", default="ras", help="(default: %(default)s)")
     add("--entities", type=int, default=150, help="of the world (default: %(default)s)")
     add("--seed", type=int, default=0)
@@ -211,7 +218,9 @@ def main() -> None:
         own = ["--loops", arguments.loop, "--corpus", str(folder / "corpus.jsonl")]
         cache = ["--cache", str(folder / "triples.sqlite")]
         with serving([*own, *cache, *arguments.options]) as (address, process):
-            figures = asyncio.run(measure(address, process, arguments.loop, records))
+            figures = asyncio.run(
+                measure(address, process, arguments.loop, records, arguments.alone)
+            )
     rows = [[name, value] for name, value in figures.items()]
     print_table("Conversations", ["what", "value"], rows)
     emit_json({"benchmark": "conversations", **figures})

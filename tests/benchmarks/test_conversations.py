@@ -24,6 +24,9 @@ async def test_what_is_lost_and_what_is_whole() -> None:
     records = [QUESTION, QUESTION, OTHER]
     async with listening(make_server(ScriptedEngine(dies_once_at_the_other))) as address:
         figures = await measure(f"{address}/v1", os.getpid(), "ras", records)
+        few = await measure(f"{address}/v1", os.getpid(), "ras", records, alone=1)
+    assert (few["conversations"], few["conversations_alone"]) == (3, 1)
+    assert few["identical_answer_share"] == 1
     assert (figures["lost_alone"], figures["lost_at_once"]) == (1, 0)
     assert figures["mixed_up_alone"] == figures["mixed_up_at_once"] == 0
     assert figures["identical_answer_share"] == 2 / 3
