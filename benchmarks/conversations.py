@@ -2,10 +2,11 @@
 
     python benchmarks/conversations.py [--conversations 200] [-- options of serve.py]
 
-Starts inference/serve.py over a fictional world, asks every question alone first (or --alone of
-them) and then all at once, every second one streamed, and compares. An answer is mixed up where its trace has another
-question, or its text is not the trace's own. Answers need not be the same in both runs: in bfloat16
-a near tie may fall either way in other company. The last line is one JSON object.
+Starts inference/serve.py over a fictional world, asks every question alone first (--alone N: so many
+of them) and then all at once, every second one streamed, and compares. An answer is mixed up where
+its trace has another question, or its text is not the trace's own. Answers need not be the same in
+both runs: in bfloat16 a near tie may fall either way in other company. The last line is one JSON
+object.
 """
 
 from __future__ import annotations
@@ -140,9 +141,13 @@ async def measure(
     records: Sequence[QuestionRecord],
     alone: int | None = None,
 ) -> dict[str, Any]:
-    """Return figures of the first `alone` questions one at a time (None: all), and of all at once."""
+    """Return figures of the questions one at a time, and of all at once.
+
+    alone: how many are asked one at a time, the first; None: all.
+    """
     singly = records[:alone]
-    figures = {"conversations": len(records), "conversations_alone": len(singly), "loop": model}
+    figures: dict[str, Any] = {"conversations": len(records), "loop": model}
+    figures["conversations_alone"] = len(singly)
     runs: dict[str, list[Answer | openai.OpenAIError]] = {}
     client = openai.AsyncOpenAI(base_url=address, api_key="none", max_retries=0, timeout=3600)
     async with client:
