@@ -3,10 +3,10 @@
     python benchmarks/conversations.py [--conversations 200] [-- options of serve.py]
 
 Starts inference/serve.py over a fictional world, asks every question alone first (--alone N: so
-many of them) and then all at once, every second one streamed, and compares. An answer is mixed up where
-its trace has another question, or its text is not the trace's own. Answers need not be the same in
-both runs: in bfloat16 a near tie may fall either way in other company. The last line is one JSON
-object.
+many of them) and then all at once, every second one streamed, and compares. An answer is mixed up
+where its trace has another question, or its text is not the trace's own. Answers need not be the
+same in both runs: in bfloat16 a near tie may fall either way in other company. The last line is one
+JSON object.
 """
 
 from __future__ import annotations
