@@ -40,6 +40,7 @@ def test_the_right_texts_for_other_records_do_not_reach_the_floor(name: str) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 async def test_every_component_reaches_its_floor() -> None:
     engine = build_engine(EngineOptions(kind="transformers"), adapters=shipped_folders())
     try:
