@@ -14,6 +14,7 @@ from inference.retrieval.passages import Passage
 from inference.serving.conversation import Asked, standalone_question
 from inference.serving.event_stream import Following
 from inference.serving.passages import CitedPassages
+from models.formats.helpers import NOTHING
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
 from models.formats.triples import format_triple
@@ -80,6 +81,8 @@ class LoopChat:
         if not self._answer:
             piece = piece.lstrip()
         settled = piece.rstrip()
+        if not self._answer and NOTHING.startswith(settled.lower()):
+            settled = ""  # It may become the word by which a reader declines, which is no answer.
         self._held = piece[len(settled) :]
         if settled:
             self._answer += settled

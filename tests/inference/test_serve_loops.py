@@ -16,7 +16,7 @@ from inference.documents.own_corpus import Place
 from inference.engines.contract import Completion, EngineDiedError, Health, Request
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
-from inference.serving.loop_chats import sources_of
+from inference.serving.loop_chats import LoopChat, sources_of
 from inference.serving.passages import CitedPassages, by_id
 from inference.serving.server import ModelServer, Served, model_names
 from tests.inference.local_server import listening
@@ -487,3 +487,20 @@ async def test_a_passage_s_page_runs_nothing_and_needs_its_signature() -> None:
 def test_a_loop_that_reads_text_alone_cites_its_passages() -> None:
     trace = Trace("q", "Brill", [TraceStep("q", [FILM, PERSON])])
     assert [(s.title, s.sentence) for s in sources_of(trace)] == [("Dawn", ""), ("Ana Lis", "")]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "sent"),
+    [
+        (["noth", "ing"], ""),
+        (["Nothing", "\n"], ""),
+        (["no", "thing but", " Dawn"], "nothing but Dawn"),
+        (["  Ana", " Lis "], "Ana Lis"),
+    ],
+)
+def test_a_reader_that_declines_streams_no_answer(pieces: list[str], sent: str) -> None:
+    chat, told = LoopChat(None, None, None, ""), []
+    chat._following.tell = told.append
+    for piece in pieces:
+        chat.writes(piece)
+    assert "".join(chunk.delta["content"] for chunk in told) == sent
