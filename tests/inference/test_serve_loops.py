@@ -16,7 +16,7 @@ from inference.documents.own_corpus import Place
 from inference.engines.contract import Completion, EngineDiedError, Health, Request
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
-from inference.serving.loop_chats import LoopChat, sources_of
+from inference.serving.loop_chats import Chunk, LoopChat, sources_of
 from inference.serving.passages import CitedPassages, by_id
 from inference.serving.server import ModelServer, Served, model_names
 from tests.inference.local_server import listening
@@ -499,7 +499,8 @@ def test_a_loop_that_reads_text_alone_cites_its_passages() -> None:
     ],
 )
 def test_a_reader_that_declines_streams_no_answer(pieces: list[str], sent: str) -> None:
-    chat, told = LoopChat(None, None, None, ""), []
+    chat = LoopChat(None, None, None, "")
+    told: list[Chunk] = []
     chat._following.tell = told.append
     for piece in pieces:
         chat.writes(piece)
