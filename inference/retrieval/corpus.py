@@ -20,6 +20,7 @@ import numpy.typing as npt
 from common.cache import cache_folder
 from common.errors import UserError
 from common.files import atomic_directory, atomic_write, file_sha256
+from inference.retrieval.milvus_client import Address, is_milvus
 from inference.retrieval.passages import (
     META_FILE,
     SHA256_BITS,
@@ -202,17 +203,17 @@ def open_corpus(path: str | Path, index: str | Path | None = None) -> Sequence[P
     Without an index, which has all in memory, that is a list; else the passages stay in their file,
     and what is kept about it lies beside the index, or in the user's cache folder for a server.
 
-    Raises RecordError, EmptyCorpusError, CacheFolderError.
+    Raises RecordError, EmptyCorpusError, CacheFolderError, MilvusError for an address that is none.
     """
     if index is None:
         return load_corpus(path)
-    if str(index).startswith(("http://", "https://")):
+    if not is_milvus(index):
+        folder = Path(index) / FOLDER
+    elif Address.parse(str(index)).is_server:
         key = hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:16]
         folder = cache_folder() / "corpora" / key
-    elif Path(index).suffix == ".db":
-        folder = Path(f"{index}.{FOLDER}")
     else:
-        folder = Path(index) / FOLDER
+        folder = Path(f"{index}.{FOLDER}")
     return MappedCorpus.open(path, folder)
 
 

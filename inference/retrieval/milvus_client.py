@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -165,6 +164,8 @@ def _is_locked(folder: Path) -> bool:
     with _counting:
         if _embedded[str(folder)] > 0:
             return False
+    import fcntl  # Not on Windows, and every search imports this file.
+
     try:
         with open(folder / LOCK_FILE, "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

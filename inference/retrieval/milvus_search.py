@@ -17,6 +17,7 @@ import numpy as np
 
 from inference.retrieval.bm25 import indexed_text, tokenize
 from inference.retrieval.bm25_parts import idf, score
+from inference.retrieval.dense import EXACT
 from inference.retrieval.milvus_client import Address, Connection, MilvusError
 from inference.retrieval.milvus_index import LEAST_EF, MilvusIndex
 from inference.retrieval.milvus_schema import (
@@ -225,7 +226,7 @@ def _check_made_for(
     if kind != "dense":
         expected["title_weight"] = title_weight
     if exact and kind != "bm25":
-        expected["search"] = "exact"
+        expected["search"] = EXACT
     if len(passages):
         known = getattr(passages, "contents", None)
         expected["passages"] = len(passages)

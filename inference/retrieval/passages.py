@@ -74,7 +74,7 @@ def empty_corpus(path: str | Path) -> EmptyCorpusError:
 
 def require_passages(passages: Sequence[Passage]) -> Sequence[Passage]:
     """Return the passages; raises EmptyCorpusError when there is none to search."""
-    if not len(passages):
+    if not passages:
         raise EmptyCorpusError("the corpus holds no passage; there is nothing to search")
     return passages
 

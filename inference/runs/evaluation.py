@@ -184,9 +184,7 @@ async def _answer(
     """Answer what the log does not know yet, and put every answer into it as it comes."""
     options = evaluation.options
     opened = open_loop(options, corpus, shared)
-    gold = None
-    if len(opened.documents):
-        gold = GoldPassages(opened.documents, gold_titles(missing))
+    gold = GoldPassages(opened.documents, gold_titles(missing)) if opened.documents else None
     try:
         with tqdm(
             total=total, initial=total - len(missing), desc=options.loop, unit=" questions"

@@ -1,15 +1,13 @@
-"""Ray clusters of several nodes on this machine, and the processes that belong to them."""
+"""Ray clusters of several nodes on this machine, and pools of engines without a model."""
 
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
-
-import psutil
 
 from inference.engines.contract import Engine, EngineOptions
 from inference.engines.ray.cluster import SETTINGS
@@ -36,30 +34,6 @@ def ray_cluster(nodes: int, cpus: int = 1) -> Iterator[Any]:
         finally:
             cluster.shutdown()
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def engine_processes() -> list[psutil.Process]:
-    """The processes of actors that this process's clusters run."""
-    children = psutil.Process().children(recursive=True)
-    return [process for process in children if "ray::EngineActor" in _line(process)]
-
-
-def marked_processes(mark: str) -> list[psutil.Process]:
-    """Processes of Ray that began with a word in their environment."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            line = _line(process)
-            of_ray = "ray::" in line or "/ray/" in line
-            if of_ray and process.environ().get("TRIVIUM_TEST_MARK") == mark:
-                found.append(process)
-    return found
-
-
-def _line(process: psutil.Process) -> str:
-    with suppress(psutil.Error):
-        return " ".join(process.cmdline())
-    return ""
 
 
 def echo_pool(backbone: Path, engines: int = 1, **options: Any) -> Engine:

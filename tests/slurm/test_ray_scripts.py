@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm.programs import write_echo
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "slurm"
 # Shows its words and Ray's variables; a program named `slow` goes on until it is ended.
@@ -138,9 +140,7 @@ def test_the_first_task_is_the_head(job: dict[str, str]) -> None:
 def test_it_is_submitted_for_all_nodes_and_warned_in_time(
     job: dict[str, str], tmp_path: Path
 ) -> None:
-    sbatch = tmp_path / "bin" / "sbatch"
-    sbatch.write_text('#!/bin/bash\nIFS="|"; echo "$*"\n')
-    sbatch.chmod(0o755)
+    write_echo(tmp_path / "bin" / "sbatch")
     command = [str(SCRIPTS / "submit.sh"), "--", "slurm/ray.sbatch", "inference/extract.py"]
     given = {**job, "NODES": "4", "GRACE": "90", "GPUS_PER_NODE": "2"}
     done = subprocess.run(command, env=given, capture_output=True, text=True)

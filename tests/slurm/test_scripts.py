@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.slurm.programs import write_echo
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "slurm"
 
@@ -150,9 +152,7 @@ def test_a_training_under_zero_says_so_to_its_processes(
 
 def test_an_array_has_a_task_for_each_entry(cluster: dict[str, str], tmp_path: Path) -> None:
     command = ["bash", str(SCRIPTS / "build_data.sbatch")]
-    shown = tmp_path / "bin" / "python"
-    shown.write_text('#!/bin/bash\nIFS="|"; echo "$*"\n')
-    shown.chmod(0o755)
+    shown = write_echo(tmp_path / "bin" / "python")
     environment = {"SLURM_FILES": str(SCRIPTS), "SOURCES": "musique=/m world=/w"}
     environment["PYTHON"] = str(shown)
     done = run(cluster, *command, **environment, SLURM_ARRAY_TASK_ID="1")
@@ -180,9 +180,7 @@ def test_an_array_has_a_task_for_each_entry(cluster: dict[str, str], tmp_path: P
 def test_an_evaluation_is_one_task_a_loop_or_several(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
-    shown = tmp_path / "bin" / "python"
-    shown.write_text('#!/bin/bash\nIFS="|"; echo "$*"\n')
-    shown.chmod(0o755)
+    shown = write_echo(tmp_path / "bin" / "python")
     environment = {"SLURM_FILES": str(SCRIPTS), "QUESTIONS": "q.jsonl", "PYTHON": str(shown)}
     environment |= {"LOOPS": "single ras", "EVALUATE_OPTIONS": "--limit 9"}
     results = Path(cluster["WORK"]) / "results"
@@ -222,9 +220,7 @@ def test_an_evaluation_is_one_task_a_loop_or_several(
 def test_nothing_is_served_to_a_network_without_a_key(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
-    shown = tmp_path / "bin" / "python"
-    shown.write_text('#!/bin/bash\nIFS="|"; echo "$*"\n')
-    shown.chmod(0o755)
+    shown = write_echo(tmp_path / "bin" / "python")
     environment = {"SLURM_FILES": str(SCRIPTS), "PYTHON": str(shown), "SERVE_PORT": "8123"}
 
     def serves(*options: str, **more: str) -> "subprocess.CompletedProcess[str]":
@@ -251,9 +247,7 @@ def test_nothing_is_served_to_a_network_without_a_key(
 
 
 def test_an_index_is_served_to_those_who_are_named(cluster: dict[str, str], tmp_path: Path) -> None:
-    shown = tmp_path / "bin" / "python"
-    shown.write_text('#!/bin/bash\nIFS="|"; echo "$*"\n')
-    shown.chmod(0o755)
+    shown = write_echo(tmp_path / "bin" / "python")
     command = ("bash", str(SCRIPTS / "milvus.sbatch"), "runs/index")
     environment = {"SLURM_FILES": str(SCRIPTS), "PYTHON": str(shown), "MILVUS_PORT": "8123"}
     refused = run(cluster, *command, **environment, MILVUS_HOST="")
