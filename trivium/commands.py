@@ -22,6 +22,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "evaluation.compare",
     ),
     "Build an index": (
+        "inference.build_index",
         "inference.extract",
         "inference.build_kb",
         "inference.build_propositions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -41,6 +41,63 @@ async def probe(engine: Engine, restarts: int = 0) -> Health:
     except EngineError as error:
         return Health(False, f"{type(error).__name__}: {error}", restarts=restarts)
     return Health(True, seconds_since_progress=0.0, restarts=restarts)
+
+
+class RunningRequests:
+    """The requests at work in an engine that sends them on, each with an outcome of its own."""
+
+    def __init__(self) -> None:
+        """None runs yet."""
+        self.closed = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def refuse_when_closed(self) -> None:
+        """Raise EngineClosedError once the engine is closed."""
+        if self.closed:
+            raise EngineClosedError("the engine is closed")
+
+    async def settle(
+        self, request: Request, answer: Callable[[Request], Awaitable[Completion]]
+    ) -> Outcome:
+        """Return what `answer` makes of a request within its deadline, or its failure as a value.
+
+        So one failure does not cancel the neighbours.
+        """
+        if self.closed:
+            return EngineClosedError("the engine is closed")
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            async with asyncio.timeout(request.deadline_seconds):
+                return await answer(request)
+        except EngineError as error:
+            return error
+        except TimeoutError:
+            return DeadlineExceededError(request.deadline_seconds)
+        except asyncio.CancelledError:
+            if not self.closed:
+                raise
+            return EngineClosedError("the engine was closed while this request ran")
+        except Exception as error:
+            return generation_error(error)
+        finally:
+            self._tasks.discard(task)
+
+    def forget(self) -> None:
+        """Leave out those whose event loop is gone."""
+        self._tasks.clear()
+
+    async def close(self) -> None:
+        """End those that run with EngineClosedError, and all that come."""
+        self.closed = True
+        running = [task for task in self._tasks if not task.done()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 async def completions_of(calls: Iterable[Coroutine[Any, Any, Outcome]]) -> list[Completion]:

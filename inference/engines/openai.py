@@ -12,12 +12,10 @@ from typing import Any
 
 import openai
 
-from inference.engines.batching import PROBE_SECONDS, completions_of
+from inference.engines.batching import PROBE_SECONDS, RunningRequests, completions_of
 from inference.engines.contract import (
     AccessError,
     Completion,
-    DeadlineExceededError,
-    EngineClosedError,
     EngineError,
     Health,
     InvalidRequestError,
@@ -127,8 +125,7 @@ class OpenAIEngine:
             )
         self.model = model
         self.completion = completion
-        self.closed = False
-        self._running: set[asyncio.Task[Any]] = set()
+        self._requests = RunningRequests()
         self._in_flight = asyncio.Semaphore(max_concurrency)
         self._client = openai.AsyncOpenAI(
             api_key=api_key or LOCAL_KEY,
@@ -139,60 +136,42 @@ class OpenAIEngine:
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Return one completion a request, in order. Raises EngineError with its reason."""
-        if self.closed:
-            raise EngineClosedError("the engine is closed")
+        self._requests.refuse_when_closed()
         for request in requests:
             _refuse_unsupported(request)
-        return await completions_of(map(self._settle, requests))
+        return await completions_of(
+            self._requests.settle(request, self._answer) for request in requests
+        )
 
     async def health(self) -> Health:
         """Return whether the endpoint lists its models; costs no token."""
-        if self.closed:
+        if self._requests.closed:
             return Health(False, "the engine is closed")
         try:
             await self._client.models.list(timeout=PROBE_SECONDS)
         except openai.OpenAIError as error:
             return Health(False, f"{type(error).__name__}: {error}")
-        return Health(True, running=len(self._running))
+        return Health(True, running=len(self._requests))
 
     async def close(self) -> None:
         """Close the connections; requests still waiting end with EngineClosedError."""
-        self.closed = True
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await self._requests.close()
         await self._client.close()
 
     def count_tokens(self, text: str) -> int:
         """Return an estimate, four characters a token: the endpoint's tokenizer is not at hand."""
         return -(-len(text) // CHARACTERS_A_TOKEN)
 
-    async def _settle(self, request: Request) -> Completion | EngineError:
-        """Return the outcome as a value, so that one refusal does not cancel the neighbours."""
-        if self.closed:
-            return EngineClosedError("the engine is closed")
-        task = asyncio.current_task()
-        assert task is not None
-        self._running.add(task)
+    async def _answer(self, request: Request) -> Completion:
+        """Ask the endpoint. Raises EngineError."""
         try:
-            async with asyncio.timeout(request.deadline_seconds), self._in_flight:
+            async with self._in_flight:
                 if self.completion and request.prompt is not None:
                     return await self._complete(request)
                 return await self._chat(request)
-        except EngineError as error:
-            return error
-        except TimeoutError:
-            return DeadlineExceededError(request.deadline_seconds)
         except openai.OpenAIError as error:
             # Not as its cause: a traceback would show what the endpoint said about the key.
-            return endpoint_error(error, self._where, self._secret)
-        except asyncio.CancelledError:
-            if not self.closed:
-                raise
-            return EngineClosedError("the engine was closed while this request ran")
-        finally:
-            self._running.discard(task)
+            raise endpoint_error(error, self._where, self._secret) from None
 
     @property
     def _secret(self) -> str | None:

@@ -158,17 +158,31 @@ class MappedCorpus(Sequence[Passage]):
         for row in range(len(self)):
             yield self[row]
 
-    def find(self, name: str) -> Passage | None:
-        """Return the passage of an id, the last one where several have it; None: no passage."""
+    def row_of(self, name: str) -> int | None:
+        """Return the row of an id, the last one where several have it; None: no passage."""
         key = np.uint64(_id_hash(name))
         first, end = (
             int(np.searchsorted(self._places.hashes, key, side=s)) for s in ("left", "right")
         )
         for place in reversed(range(first, end)):
-            passage = self[int(self._places.rows[place])]
-            if passage.id == name:
-                return passage
+            row = int(self._places.rows[place])
+            if self[row].id == name:
+                return row
         return None
+
+    def repeated_id(self) -> str | None:
+        """Return an id that several passages have; None where each has its own."""
+        hashes = self._places.hashes
+        for place in np.flatnonzero(hashes[1:] == hashes[:-1]):
+            row = int(self._places.rows[place])
+            if self.row_of(self[row].id) != row:
+                return self[row].id
+        return None
+
+    def find(self, name: str) -> Passage | None:
+        """Return the passage of an id, the last one where several have it; None: no passage."""
+        row = self.row_of(name)
+        return None if row is None else self[row]
 
 
 class PassagesById(Mapping[str, Passage]):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from common.files import atomic_directory
 from inference.retrieval.passages import (
@@ -31,7 +32,7 @@ INDEX_FILE = "index.faiss"
 KEYS_FILE = "keys.json"
 EXACT, APPROXIMATE = "exact", "approximate"
 # Passages whose texts are held at a time while they are embedded.
-AT_ONCE = 32768
+AT_ONCE = 4096
 # Passages whose titles are the queries that an approximate search is measured with.
 SAMPLED = 256
 
@@ -151,10 +152,13 @@ def meta_of(passages: Sequence[Passage], encoder: SentenceEncoder, search: str) 
 
 
 def embedded(passages: Sequence[Passage], encoder: SentenceEncoder) -> Iterator[FloatArray]:
-    """Yield the vectors [n, d] of the passages in order, so many at a time."""
-    for start in range(0, len(passages), AT_ONCE):
-        part = passages[start : start + AT_ONCE]
-        yield encoder.encode([passage_text(passage.title, passage.text) for passage in part])
+    """Yield the vectors [n, d] of the passages in order, so many at a time; many show progress."""
+    few = len(passages) <= AT_ONCE
+    with tqdm(total=len(passages), desc="embed", unit=" passages", disable=few) as bar:
+        for start in range(0, len(passages), AT_ONCE):
+            part = passages[start : start + AT_ONCE]
+            yield encoder.encode([passage_text(passage.title, passage.text) for passage in part])
+            bar.update(len(part))
 
 
 def sampled_titles(passages: Sequence[Passage]) -> list[str]:

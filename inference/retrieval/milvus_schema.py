@@ -90,9 +90,14 @@ def check_encoder(about: About, encoder: SentenceEncoder | None, address: Addres
     check_about(about, expected, address)
 
 
-def check_about(about: About, expected: Mapping[str, Any], address: Address) -> None:
-    """Raise IndexMismatchError where an index was made otherwise; names both and the remedy."""
-    remedy = "give another NAME in the address" if address.is_server else "name another file"
+def check_about(
+    about: About, expected: Mapping[str, Any], address: Address, remedy: str = ""
+) -> None:
+    """Raise IndexMismatchError where an index was made otherwise; names both and the remedy.
+
+    remedy: one that comes before the general ones.
+    """
+    remedy += "give another NAME in the address" if address.is_server else "name another file"
     made_of = {name: value for name, value in asdict(about).items() if name in MADE_OF}
     refuse_differing(str(address), made_of, dict(expected), remedy)
 

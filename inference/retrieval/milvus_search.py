@@ -18,6 +18,7 @@ import numpy as np
 from inference.retrieval.bm25 import indexed_text, tokenize
 from inference.retrieval.bm25_parts import idf, score
 from inference.retrieval.dense import EXACT
+from inference.retrieval.milvus_build import build_milvus
 from inference.retrieval.milvus_client import Address, Connection, MilvusError
 from inference.retrieval.milvus_index import LEAST_EF, MilvusIndex
 from inference.retrieval.milvus_schema import (
@@ -206,7 +207,7 @@ def open_milvus(
         opened = MilvusIndex.open(connection, encoder)
         if opened is None:
             logger.info("building %s from %d passages", address, len(passages))
-            opened = MilvusIndex.build(connection, passages, encoder, title_weight, exact)
+            opened = build_milvus(connection, passages, encoder, title_weight, exact)
         _check_made_for(opened, kind, passages, title_weight, exact)
     except BaseException:
         connection.close()
@@ -231,4 +232,5 @@ def _check_made_for(
         known = getattr(passages, "contents", None)
         expected["passages"] = len(passages)
         expected["contents"] = known if known is not None else contents_sum(passages)
-    check_about(index.about, expected, index.address)
+    update = "bring it up to the corpus with inference/build_index.py, or "
+    check_about(index.about, expected, index.address, update)

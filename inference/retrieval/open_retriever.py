@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,7 @@ from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.dense import DenseRetriever
 from inference.retrieval.milvus_client import MilvusError, is_milvus
 from inference.retrieval.milvus_search import open_milvus
-from inference.retrieval.passages import DENSE, EARLIER, META_FILE, Hit, Passage, Retriever
+from inference.retrieval.passages import BM25, DENSE, EARLIER, META_FILE, Hit, Passage, Retriever
 from models.files.sentence_encoder import load_sentence_encoder
 
 RANK_CONSTANT = 60
@@ -103,8 +104,19 @@ def build_retriever(
     return HybridRetriever([_bm25(passages, folder, title_weight), dense])
 
 
+def renew_folder(folder: Path) -> None:
+    """Make room in a folder whose indexes are of another corpus.
+
+    The vectors stay, as those of an earlier corpus, of which `build_retriever` takes what it knows.
+    """
+    shutil.rmtree(folder / BM25, ignore_errors=True)
+    if (folder / DENSE).is_dir():
+        shutil.rmtree(folder / EARLIER, ignore_errors=True)
+        (folder / DENSE).rename(folder / EARLIER)
+
+
 def _bm25(passages: Sequence[Passage], folder: Path | None, title_weight: int) -> Bm25Retriever:
-    target = folder and folder / "bm25"
+    target = folder and folder / BM25
     if target and (target / META_FILE).exists():
         return Bm25Retriever.load(target, passages, title_weight)
     retriever = Bm25Retriever(passages, title_weight)

@@ -22,8 +22,8 @@ Passage = PassageRecord
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.floating]
 META_FILE = "meta.json"
-# In a folder of indexes: the dense one, and that of the corpus as it was before, to grow from.
-DENSE, EARLIER = "dense", "earlier"
+# In a folder of indexes; the last is the dense one of the corpus as it was before, to grow from.
+BM25, DENSE, EARLIER = "bm25", "dense", "earlier"
 DESCRIPTIVE_FIELDS = ("encoder",)
 SHA256_BITS = 256
 

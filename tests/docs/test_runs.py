@@ -31,6 +31,7 @@ SMALLER = {
     "data_gen/build_triples.py": ("--tokenizer words", "--shard 1/1"),
     "inference/ask.py": (LOOP, ENGINE),
     "inference/build_hierarchy.py": ("--t2t checkpoints/t2t_smollm2 --encoder hash", ENGINE),
+    "inference/build_index.py": ("--encoder hash", ""),
     "inference/build_propositions.py": ("--t2t checkpoints/t2t_smollm2 --encoder hash", ENGINE),
     "inference/evaluate.py": (LOOP, f"{ENGINE} --limit 2"),
     "inference/evaluate_all.py": (LOOP, f"{ENGINE} --limit 2"),

@@ -174,7 +174,7 @@ async def test_deadlines_and_cancellation_reach_the_engine(engine: Engine) -> No
 
 async def running_in_engines(engine: Engine) -> int:
     assert isinstance(engine, RayEngine)
-    states = [await actor.health.remote() for actor in engine._actors]
+    states = [await actor.health.remote() for actor in engine._pool.actors]
     return sum(state.running for state in states)
 
 
@@ -241,7 +241,7 @@ async def test_what_keeps_an_engine_from_opening_is_raised_as_it_is(
 
 async def test_an_engine_that_opens_no_more_is_given_up(cluster: str, backbone: Path) -> None:
     pool = echo_pool(backbone, ray_address=cluster)
-    [actor] = pool._actors
+    [actor] = pool._pool.actors
     await texts(pool, "first")
     ray.kill(actor, no_restart=True)
     with pytest.raises(EngineDiedError, match="Ray starts it no more"):

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 import inference.evaluate
 from common.errors import UserError
 from data_gen.build_world import build_world
-from inference.retrieval import milvus_client, milvus_index
+from inference.retrieval import milvus_build, milvus_client, milvus_index
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.bm25_parts import idf, score
 from inference.retrieval.corpus import MappedCorpus, open_corpus
 from inference.retrieval.dense import DenseRetriever
+from inference.retrieval.milvus_build import build_milvus
 from inference.retrieval.milvus_client import Address, Connection, MilvusError, check_version
 from inference.retrieval.milvus_index import MilvusIndex
 from inference.retrieval.milvus_search import MilvusVectors, MilvusWords
@@ -197,7 +198,7 @@ changes = st.lists(
 def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusIndex]:
     """An index that every example empties and fills again."""
     with connected(tmp_path_factory.mktemp("changes") / "file.db") as connection:
-        yield MilvusIndex.build(connection, PASSAGES, HashEncoder(), title_weight=2)
+        yield build_milvus(connection, PASSAGES, HashEncoder(), title_weight=2)
 
 
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
@@ -240,7 +241,7 @@ def test_after_any_changes_it_is_as_if_built_anew(
 def test_a_longer_corpus_changes_no_score_before_or_after_a_refresh(tmp_path: Path) -> None:
     longer = [Passage(f"l{n}", "jazz", " ".join(WORDS * (n % 9 + 2))) for n in range(40)]
     with connected(tmp_path / "file.db") as connection:
-        index = MilvusIndex.build(connection, PASSAGES, HashEncoder(), title_weight=2)
+        index = build_milvus(connection, PASSAGES, HashEncoder(), title_weight=2)
         index.add(longer)
         expected = found(in_memory([*PASSAGES, *longer]))
         assert index.about.drift > 3
@@ -295,7 +296,7 @@ def test_what_an_index_was_made_of_is_checked(tmp_path: Path, server: str) -> No
 
 def test_an_id_that_is_there_or_not_there_is_named(tmp_path: Path) -> None:
     with connected(tmp_path / "file.db") as connection:
-        index = MilvusIndex.build(connection, PASSAGES)
+        index = build_milvus(connection, PASSAGES)
         with pytest.raises(MilvusError, match="passage 'p7' already"):
             index.add([Passage("p7", "", "new")])
         with pytest.raises(MilvusError, match="passage 'new' already"):
@@ -316,14 +317,14 @@ def test_an_interrupted_build_begins_again_and_an_interrupted_change_is_told(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(MilvusIndex, "_write_words", fail)
+        patched.setattr(MilvusIndex, "write_words", fail)
         with pytest.raises(KeyboardInterrupt):
             build_retriever("bm25", PASSAGES, index_dir=index)
     closed(build_retriever("bm25", PASSAGES, index_dir=index))
     with connected(index) as connection:
         opened = MilvusIndex.open(connection)
         assert opened is not None
-        monkeypatch.setattr(MilvusIndex, "_write_rows", fail)
+        monkeypatch.setattr(MilvusIndex, "write_rows", fail)
         with pytest.raises(KeyboardInterrupt):
             opened.add([Passage("new", "", "jazz")])
     with pytest.raises(MilvusError, match=r"file\.db: a change of this index was interrupted"):
@@ -348,7 +349,7 @@ def test_two_builders_at_one_server_do_not_meet(
     def other(*_: Any) -> None:
         build_retriever("bm25", PASSAGES, index_dir=index)
 
-    monkeypatch.setattr(MilvusIndex, "_write_words", other)
+    monkeypatch.setattr(MilvusIndex, "write_words", other)
     with pytest.raises(MilvusError, match="is being built by another process"):
         build_retriever("bm25", PASSAGES, index_dir=index)
     monkeypatch.undo()
@@ -485,7 +486,7 @@ def test_an_address_of_another_form_is_an_error(given_address: str) -> None:
 def test_many_passages_are_searched_by_clusters_or_all_where_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(milvus_index, "EXACT_UP_TO", 50)
+    monkeypatch.setattr(milvus_build, "EXACT_UP_TO", 50)
     expected = found(DenseRetriever(PASSAGES, HashEncoder()))
     index = str(tmp_path / "many.db")
     retriever = build_retriever("dense", PASSAGES, "hash", index)

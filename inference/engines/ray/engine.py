@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from common.errors import UserError
-from inference.engines.batching import PROBE_SECONDS, completions_of
+from inference.engines.batching import PROBE_SECONDS, RunningRequests, completions_of
 from inference.engines.component_loader import first_backbone
 from inference.engines.contract import (
     Completion,
-    DeadlineExceededError,
-    EngineClosedError,
     EngineDiedError,
     EngineError,
     EngineOptions,
     Health,
     Request,
-    generation_error,
 )
-from inference.engines.ray.actor import Build, EngineActor, Lacking, Opened, Plan, Sent
-from inference.engines.ray.cluster import ClusterError, connect, share_of
+from inference.engines.ray.actor import Build
 from inference.engines.ray.dispatch import (
     MOST_DEATHS_ALONE,
     Dispatcher,
@@ -34,23 +27,15 @@ from inference.engines.ray.dispatch import (
     Ticket,
     prefix_blocks,
 )
-from inference.engines.ray.folders import Folder
+from inference.engines.ray.pool import Pool, line_of, value_of
 from inference.engines.ray.transport import Failure, Listener, to_send
 from inference.engines.served import text_ids
-from models.files.backbone import SMOLLM2, load_tokenizer
-from models.files.checkpoint import package_versions, read_component_config
+from models.files.backbone import load_tokenizer
+from models.files.checkpoint import read_component_config
 
 logger = logging.getLogger(__name__)
 
-# While one batch runs the next one is there, and long enough to be sorted by length.
-BATCHES_AT_ONCE = 2
-# Of an actor beside its requests: `watch`, `health`, `close` and those that were cancelled.
-BESIDE = 100
-MOST_RESTARTS = 100
-MOST_DEATHS_OPENING = 3
-PLACING_SECONDS = 300.0
 CLOSING_SECONDS = 10.0
-PAUSE_SECONDS = 0.5
 
 
 class RayEngine:
@@ -86,189 +71,53 @@ class RayEngine:
             read_component_config(folder)
         backbone = backbone or first_backbone(folders)
         self.tokenizer = load_tokenizer(backbone)
-        self._sent: dict[str, list[tuple[str, Any]]] = {}
-        self._closed = False
-        self._running: set[asyncio.Task[Any]] = set()
+        self._requests = RunningRequests()
         self._watchers: list[asyncio.Task[None]] = []
-        self._actors: list[Any] = []
-        self._connection = connect(options.ray_address)
-        try:
-            self._start(options)
-            self._plan = Plan(
-                build,
-                replace(options, kind=options.ray_engine, engines=1),
-                Folder.read(backbone) if _is_folder(backbone) else backbone,
-                {name: Folder.read(folder) for name, folder in folders.items()},
-            )
-            self._opened = self._open_all()
-        except BaseException:
-            self._end_actors()
-            self._connection.leave()
-            raise
-        self._warn_of_versions()
-        capacity = BATCHES_AT_ONCE * options.max_batch_size
-        self._dispatcher = Dispatcher([Seat(n, capacity) for n in range(len(self._actors))])
-
-    def _start(self, options: EngineOptions) -> None:
-        """Start the actors; each has its place then and runs."""
-        import ray
-
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        has_gpus = any(node.get("GPU") for node in nodes)
-        gpus = float(options.tensor_parallel_size) if has_gpus else 0.0
-        share = share_of(nodes, options.engines, options.engine_cpus, gpus)
-        made: Any = ray.remote(EngineActor).options(
-            num_cpus=share.cpus,
-            num_gpus=share.gpus,
-            max_restarts=MOST_RESTARTS,
-            max_concurrency=BATCHES_AT_ONCE * options.max_batch_size + BESIDE,
-            scheduling_strategy="SPREAD",
-        )
-        self._actors = [made.remote() for _ in range(options.engines)]
-        ready = self._ready()
-        _, waiting = ray.wait(ready, num_returns=len(ready), timeout=PLACING_SECONDS)
-        if waiting:
-            raise ClusterError(
-                f"{len(waiting)} of {len(ready)} engines found no place on the Ray cluster in "
-                f"{PLACING_SECONDS:.0f} seconds: others use it. Ask for fewer --engines, or wait"
-            )
-
-    def _ready(self) -> list[Any]:
-        """Return what ends with each actor's process at work, started again where it died."""
-        return [actor.ready.options(max_task_retries=-1).remote() for actor in self._actors]
-
-    def _open_all(self) -> list[Opened]:
-        """Open all engines; raises as `_open` once some have died too often as they opened."""
-        import ray
-        from ray.exceptions import RayActorError
-
-        for deaths in range(1, MOST_DEATHS_OPENING + 1):
-            try:
-                ray.get(self._ready())
-                return self._open(self._actors)
-            except RayActorError as error:
-                raise EngineDiedError(f"Ray starts an engine no more: {_line(error)}") from error
-            except EngineDiedError:
-                if deaths == MOST_DEATHS_OPENING:
-                    raise
-                time.sleep(PAUSE_SECONDS)
-        raise AssertionError
-
-    def _open(self, actors: Sequence[Any]) -> list[Opened]:
-        """Open the engines of actors; folders that a node lacks are sent.
-
-        Raises EngineError and what an engine raises.
-        """
-        import ray
-        from ray.exceptions import RayActorError
-
-        def opened(parcels: Mapping[int, Sent | None]) -> dict[int, Any]:
-            asked = [actors[n].open.remote(self._plan, sent) for n, sent in parcels.items()]
-            return dict(zip(parcels, ray.get(asked), strict=True))
-
-        try:
-            outcomes = opened(dict.fromkeys(range(len(actors))))
-            outcomes |= opened(
-                {n: self._parcel(o.folders) for n, o in outcomes.items() if isinstance(o, Lacking)}
-            )
-        except RayActorError as error:
-            raise EngineDiedError(f"an engine died as it was opened: {_line(error)}") from error
-        for outcome in outcomes.values():
-            if isinstance(outcome, Failure):
-                raise outcome.error()
-        return list(outcomes.values())
-
-    def _parcel(self, names: Sequence[str]) -> dict[str, list[tuple[str, Any]]]:
-        """Return folders as references to bytes in Ray's store, put there when first asked for."""
-        import ray
-
-        for name in names:
-            if name not in self._sent:
-                folder = self._plan.folders[name]
-                logger.info("sending %s to nodes that do not have it", folder.path)
-                self._sent[name] = [(file, ray.put(piece)) for file, piece in folder.pieces()]
-        return {name: self._sent[name] for name in names}
-
-    def _warn_of_versions(self) -> None:
-        ours = package_versions()
-        for node, versions in {opened.node: opened.versions for opened in self._opened}.items():
-            if other := {name: v for name, v in versions.items() if v != ours[name]}:
-                logger.warning("node %s has %s, this one %s: texts may differ", node, other, ours)
+        self._pool = Pool(build, options, backbone, folders)
+        seats = [Seat(n, self._pool.capacity) for n in range(len(self._pool.actors))]
+        self._dispatcher = Dispatcher(seats)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Return one completion a request, in order; raises the first failure once all are done."""
-        if self._closed:
-            raise EngineClosedError("the engine is closed")
+        self._requests.refuse_when_closed()
         self._watch()
-        return await completions_of(map(self._settle, requests))
+        return await completions_of(
+            self._requests.settle(request, self._answer) for request in requests
+        )
 
     async def health(self) -> Health:
         """Return whether any engine makes progress or answers; the reason names the others."""
         seats = self._dispatcher.seats
         restarts = sum(seat.restarts for seat in seats)
-        if self._closed or not seats:
-            reason = "the engine is closed" if self._closed else "no engine is left"
-            return Health(False, reason, len(self._running), None, restarts)
+        if self._requests.closed or not seats:
+            reason = "the engine is closed" if self._requests.closed else "no engine is left"
+            return Health(False, reason, len(self._requests), None, restarts)
         states = await asyncio.gather(*map(self._health_of, seats))
         well = [state for state in states if state.ok]
         reasons = [f"engine {n}: {s.reason}" for n, s in enumerate(states) if not s.ok]
         since = [s.seconds_since_progress for s in states if s.seconds_since_progress is not None]
         return Health(
-            bool(well), "; ".join(reasons), len(self._running), min(since, default=None), restarts
+            bool(well), "; ".join(reasons), len(self._requests), min(since, default=None), restarts
         )
 
     async def close(self) -> None:
         """End the engines and this process's use of the cluster."""
-        if self._closed:
+        if self._requests.closed:
             return
-        self._closed = True
-        running = [task for task in (*self._running, *self._watchers) if not task.done()]
-        for task in running:
+        watchers = [task for task in self._watchers if not task.done()]
+        for task in watchers:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        closing = [_value(actor.close.remote()) for actor in self._actors]
+        await self._requests.close()
+        await asyncio.gather(*watchers, return_exceptions=True)
+        closing = [value_of(actor.close.remote()) for actor in self._pool.actors]
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
                 await asyncio.gather(*closing, return_exceptions=True)
-        await asyncio.to_thread(self._end)
-
-    def _end(self) -> None:
-        self._end_actors()
-        self._sent.clear()
-        self._connection.leave()
-
-    def _end_actors(self) -> None:
-        import ray
-
-        for actor in self._actors:
-            ray.kill(actor, no_restart=True)
+        await asyncio.to_thread(self._pool.end)
 
     def count_tokens(self, text: str) -> int:
         """Return the tokens of `text` under the backbone's tokenizer, without special tokens."""
         return len(text_ids(self.tokenizer, text))
-
-    async def _settle(self, request: Request) -> Completion | EngineError:
-        """Return the outcome as a value, so that one failure does not cancel the neighbours."""
-        if self._closed:
-            return EngineClosedError("the engine is closed")
-        task = asyncio.current_task()
-        assert task is not None
-        self._running.add(task)
-        try:
-            async with asyncio.timeout(request.deadline_seconds):
-                return await self._answer(request)
-        except EngineError as error:
-            return error
-        except TimeoutError:
-            return DeadlineExceededError(request.deadline_seconds)
-        except asyncio.CancelledError:
-            if not self._closed:
-                raise
-            return EngineClosedError("the engine was closed while this request ran")
-        except Exception as error:
-            return generation_error(error)
-        finally:
-            self._running.discard(task)
 
     async def _answer(self, request: Request) -> Completion:
         """Ask one engine after another until one lives to answer.
@@ -284,7 +133,7 @@ class RayEngine:
             seat = await self._dispatcher.take(ticket)
             life = seat.restarts
             try:
-                outcome = await self._ask(self._actors[seat.number], sent, listener)
+                outcome = await self._ask(self._pool.actors[seat.number], sent, listener)
             except (RayActorError, ObjectLostError):
                 if seat.restarts == life:
                     self._dispatcher.died(seat)
@@ -307,7 +156,7 @@ class RayEngine:
         if listener is None:
             answer = actor.answer.remote(request)
             try:
-                return await _value(answer)
+                return await value_of(answer)
             except asyncio.CancelledError:
                 ray.cancel(answer)
                 raise
@@ -330,13 +179,13 @@ class RayEngine:
         if self._watchers and self._watchers[0].get_loop() is loop:
             return
         self._dispatcher.restart()
-        self._running.clear()
+        self._requests.forget()
         self._watchers = [loop.create_task(self._keep(seat)) for seat in self._dispatcher.seats]
 
     async def _keep(self, seat: Seat) -> None:
         """Notice the deaths of an actor and open its engine anew, until it cannot be."""
         while True:
-            watched = asyncio.ensure_future(_value(self._actors[seat.number].watch.remote()))
+            watched = asyncio.ensure_future(value_of(self._pool.actors[seat.number].watch.remote()))
             lost = asyncio.ensure_future(seat.lost.wait())
             try:
                 await asyncio.wait({watched, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -347,55 +196,20 @@ class RayEngine:
             self._dispatcher.died(seat)
             logger.warning("engine %d died and is started again", seat.number)
             try:
-                await self._reopen(self._actors[seat.number])
+                await self._pool.reopen(self._pool.actors[seat.number])
             except EngineError as error:
                 logger.error("engine %d is given up: %s", seat.number, error)
                 self._dispatcher.remove(seat, error)
                 return
             self._dispatcher.opened(seat)
 
-    async def _reopen(self, actor: Any) -> None:
-        """Open the engine of an actor that Ray starts again, or has started.
-
-        Raises EngineError: it does not open, died too often as it opened, or Ray has given it up.
-        """
-        from ray.exceptions import RayActorError
-
-        for _ in range(MOST_DEATHS_OPENING):
-            try:
-                # Waits while Ray looks for a place and starts it.
-                await _value(actor.ready.options(max_task_retries=-1).remote())
-            except RayActorError as error:
-                raise EngineDiedError(f"Ray starts it no more: {_line(error)}") from error
-            try:
-                await asyncio.to_thread(self._open, [actor])
-                return
-            except EngineDiedError:
-                await asyncio.sleep(PAUSE_SECONDS)
-            except UserError as error:
-                raise EngineError(str(error)) from error
-        raise EngineDiedError(f"it died {MOST_DEATHS_OPENING} times as it was opened")
-
     async def _health_of(self, seat: Seat) -> Health:
         if not seat.is_open:
             return Health(False, "it is started again")
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                return await _value(self._actors[seat.number].health.remote())
+                return await value_of(self._pool.actors[seat.number].health.remote())
         except TimeoutError:
             return Health(False, f"no answer in {PROBE_SECONDS:.0f} seconds")
         except Exception as error:
-            return Health(False, _line(error))
-
-
-def _is_folder(backbone: str) -> bool:
-    return backbone != SMOLLM2 and Path(backbone).expanduser().is_dir()
-
-
-async def _value(reference: Any) -> Any:
-    """Return what a call to an actor returned."""
-    return await reference
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+            return Health(False, line_of(error))

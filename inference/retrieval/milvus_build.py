@@ -1,0 +1,133 @@
+"""An index in Milvus of a whole corpus: its rows, their words, and what it was made of."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from inference.retrieval.bm25 import word_numbers
+from inference.retrieval.dense import APPROXIMATE, EXACT, embedded, sampled_titles
+from inference.retrieval.milvus_client import Connection
+from inference.retrieval.milvus_index import AT_ONCE, LEAST_EF, MilvusIndex
+from inference.retrieval.milvus_schema import (
+    CHANGING,
+    MEANING,
+    NO_WORD,
+    ROW,
+    WHOLE,
+    About,
+    Stored,
+    check_lengths,
+    create_collections,
+)
+from inference.retrieval.passages import Passage, contents_sum, require_passages
+from inference.retrieval.vectors import EXACT_UP_TO, NearestSoFar, share_found
+from models.files.sentence_encoder import FloatArray, SentenceEncoder
+
+logger = logging.getLogger(__name__)
+# The beginning of a build that goes on is dated again after so many rows.
+DATED_EVERY = 20 * AT_ONCE
+
+
+def build_milvus(
+    connection: Connection,
+    passages: Sequence[Passage],
+    encoder: SentenceEncoder | None = None,
+    title_weight: int = 1,
+    exact: bool = False,
+) -> MilvusIndex:
+    """Build the index of a corpus; what lay there under its name goes.
+
+    encoder: None leaves meanings out. exact: as in `build_retriever`.
+
+    Raises MilvusError, EmptyCorpusError.
+    """
+    check_lengths(require_passages(passages))
+    search = EXACT if exact or len(passages) <= EXACT_UP_TO else APPROXIMATE
+    name, fingerprint = (encoder.name, encoder.fingerprint) if encoder else (None, None)
+    vocabulary = {"": NO_WORD}
+    numbers = word_numbers(passages, title_weight, vocabulary)
+    total = sum(map(len, numbers))
+    about = About(title_weight, name, fingerprint, search, state=CHANGING)
+    about = replace(about, words=total, average=total / len(passages) or 1.0)
+    create_collections(connection, encoder.dimension if encoder else None, search)
+    index = MilvusIndex(connection, about, encoder)
+    index.write_about(about)
+    sample = _sample(index, passages)
+    contents, vectors = "0", _vectors(passages, encoder, sample)
+    for start in range(0, len(passages), AT_ONCE):
+        part = passages[start : start + AT_ONCE]
+        rows = [Stored(row, p, source_of(passages, row)) for row, p in enumerate(part, start)]
+        own = numbers[start : start + len(part)]
+        index.write_rows(rows, own, itertools.islice(vectors, len(part)), "insert")
+        contents = contents_sum(part, contents)
+        if start % DATED_EVERY == 0:
+            index.write_about(about)
+    found_in = np.zeros(len(vocabulary), dtype=np.int64)
+    for each in numbers:
+        found_in[np.unique(each)] += 1
+    words = zip(itertools.islice(vocabulary, 1, None), found_in[1:].tolist(), strict=True)
+    index.write_words({w: (n, count) for n, (w, count) in enumerate(words, NO_WORD + 1)})
+    for collection in (index.passages_collection, index.words_collection):
+        connection.write("flush", collection)
+    index.write_about(
+        replace(
+            about,
+            passages=len(passages),
+            next_row=len(passages),
+            next_number=len(vocabulary),
+            contents=contents,
+            recall_at_10=_recall(index, sample),
+            state=WHOLE,
+        )
+    )
+    return index
+
+
+def source_of(passages: Sequence[Passage], row: int) -> str:
+    """Return where a passage of a corpus comes from; "" for a list, which does not know."""
+    source = getattr(passages, "source", None)
+    return str(source(row)) if source is not None else ""
+
+
+def _vectors(
+    passages: Sequence[Passage], encoder: SentenceEncoder | None, sample: NearestSoFar | None
+) -> Iterator[FloatArray | None]:
+    """Yield each passage's vector; the sample sees all of them."""
+    if encoder is None:
+        yield from itertools.repeat(None, len(passages))
+        return
+    for part in embedded(passages, encoder):
+        if sample is not None:
+            sample.add(part)
+        yield from part
+
+
+def _sample(index: MilvusIndex, passages: Sequence[Passage]) -> NearestSoFar | None:
+    """Return what an approximate search is measured with; None for an exact one."""
+    if index.encoder is None or index.about.is_exact:
+        return None
+    return NearestSoFar(index.encoder.encode(sampled_titles(passages)))
+
+
+def _recall(index: MilvusIndex, sample: NearestSoFar | None) -> float | None:
+    if sample is None:
+        return None
+    found = index.connection.read(
+        "search",
+        index.passages_collection,
+        data=sample.queries.tolist(),
+        anns_field=MEANING,
+        limit=sample.depth,
+        search_params={"metric_type": "IP", "params": {"ef": LEAST_EF}},
+    )
+    rows = np.full(sample.rows.shape, -1, dtype=np.int64)
+    for place, hits in enumerate(found):
+        rows[place, : len(hits)] = [hit[ROW] for hit in hits]
+    recall = round(share_found(sample.rows, rows), 4)
+    logger.info("%s: recall at 10 of the approximate search: %s", index.address, recall)
+    return recall
