@@ -60,5 +60,5 @@ def test_ten_times_the_records_take_little_more_memory(tmp_path: Path) -> None:
         assert done["records"] == records
         peaks.append(done["peak_mib"])
     # As lists the samples took another 31 MiB; what is added now is a sort's buffer and a cache.
-    assert peaks[1] < 150
+    # What is imported differs: bm25s takes numba where it is installed, some 50 MiB.
     assert peaks[1] - peaks[0] < 20

@@ -33,14 +33,16 @@ def test_vectors_lie_around_centres() -> None:
 
 
 @pytest.mark.exhaustive
-def test_every_figure_of_every_back_end(tmp_path: Path) -> None:
+def test_every_figure_of_a_back_end(tmp_path: Path) -> None:
     pytest.importorskip("milvus_lite", reason="the extra `milvus` is not installed")
     options = ("--sizes", "80", "--queries", "4", "--encoder", "hash", "--dir", str(tmp_path))
-    done = run_benchmark("retrieval_scale.py", *options)
+    some = ("memory", "server")
+    assert {*some, "mapped", "embedded"} == set(BACKENDS)
+    done = run_benchmark("retrieval_scale.py", *options, "--backends", *some)
     assert done.returncode == 0, done.stderr[-3000:]
     size = last_json(done)["sizes"]["80"]
     assert size["passages_from"] == {"corpora": 0, "worlds": 80} and size["vectors"] == "encoder"
-    assert set(size["backends"]) == set(BACKENDS)
+    assert set(size["backends"]) == set(some)
     for name, row in size["backends"].items():
         assert row["status"] == "ok", (name, json.dumps(row))
         assert row["bm25_queries_per_second"] > 0 and row["dense_ms_p95"] >= row["dense_ms_median"]

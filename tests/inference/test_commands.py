@@ -24,6 +24,7 @@ from models.formats.records import (
     write_records,
 )
 from models.formats.triples import Triple
+from tests import processes
 from tests.components import chat_backbone, ras_component, t2t_component
 from tests.processes import fresh
 from tests.run_main import Run, json_runner
@@ -75,8 +76,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ask", "evaluate", "extract"])
 def test_help_from_any_folder(name: str, tmp_path: Path) -> None:
-    script = ROOT / "inference" / f"{name}.py"
-    done = fresh(script, "--help", cwd=tmp_path)
+    start = fresh if name == "ask" else processes.run  # One imports everything itself.
+    done = start(ROOT / "inference" / f"{name}.py", "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "--json" in done.stdout and "--t2t" in done.stdout
 

