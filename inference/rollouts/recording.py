@@ -183,7 +183,7 @@ class RecordingEngine:
             text=done.text,
             sample=_as_sample(request, done.text, recorder),
             input_ids=None if request.input_ids is None else list(request.input_ids),
-            messages=request.messages and [dict(message) for message in request.messages],
+            messages=None if request.messages is None else list(map(dict, request.messages)),
             prompt=request.prompt,
             subgraphs=_graphs(request),
             token_ids=list(done.token_ids),

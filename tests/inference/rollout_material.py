@@ -11,7 +11,8 @@ from models.formats.records import (
     write_records,
 )
 from models.formats.trajectories import ModelCall, Trajectory, TrajectoryBill
-from tests.components import ras_component, stirred_backbone, t2t_component
+from tests.components import CHAT_TEMPLATE, ras_component, stirred_backbone, t2t_component
+from tests.tiny import tiny_tokenizer
 
 PASSAGES = [
     PassageRecord(str(i), f"Film{i}", f"Film{i} is a film by Ana{i} from 19{i:02d}.")
@@ -28,6 +29,9 @@ QUESTIONS = [
 def write_material(folder: Path) -> list[str]:
     """Write components, a corpus and questions; returns the options that name them."""
     backbone = stirred_backbone(folder / "backbone")
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.save_pretrained(backbone)
     ras = ras_component(folder / "ras", backbone, stirred=0.3)
     t2t = t2t_component(folder / "t2t", backbone, max_output_tokens=6)
     write_records(folder / "corpus.jsonl", PASSAGES)
@@ -37,7 +41,7 @@ def write_material(folder: Path) -> list[str]:
         *("--dataset", str(folder / "questions.jsonl"), "--corpus", str(folder / "corpus.jsonl")),
         *("--retriever", "bm25", "--max-answer-tokens", "4", "--engine", "transformers"),
         *("--extraction", "all", "--span-reader", "none", "--passage-reader", "none"),
-        *("--dtype", "float32", "--group", "2"),
+        *("--dtype", "float32", "--group", "2", "--backbone", str(backbone)),
     ]
 
 
@@ -57,9 +61,8 @@ def decided(made: Trajectory) -> Trajectory:
 
 
 def _decided(call: ModelCall) -> ModelCall:
-    if call.is_sampled:
+    if call.is_sampled or not isinstance(call.sample, TriplesSample):
         return replace(call, logprobs=None)
-    assert isinstance(call.sample, TriplesSample)
     distinct = replace(call.sample, triples=list(dict.fromkeys(call.sample.triples)))
     return ModelCall(call.component, call.version, "cache", "", distinct)
 

@@ -23,7 +23,7 @@ from models.formats.records import RasSample, TriplesSample, write_records
 from models.formats.trajectories import ModelCall, Trajectory
 from models.graph_llm import GraphLLM
 from models.processors.ras import RasProcessor
-from tests.components import chat_backbone, ras_component
+from tests.components import ras_component
 from tests.inference.rollout_material import (
     QUESTIONS,
     decided,
@@ -244,14 +244,40 @@ def test_a_trajectory_that_fails_has_no_line_and_is_made_again(run: Run, tmp_pat
     assert rollout(run, "out", *given, "--resume") == made
 
 
-def test_other_loops_draw_from_the_backbone(run: Run, tmp_path: Path) -> None:
-    backbone = chat_backbone(tmp_path / "chat")
-    made = rollout(run, "out", "--loop", "single", "--backbone", backbone, "--limit", 1,
-                   "--max-answer-tokens", 4)  # fmt: skip
-    [call] = made[0].calls
-    assert (call.component, call.version, call.source) == (None, str(backbone), "sampled")
-    assert call.sample is None and call.messages and call.input_ids is None
-    assert made[0].bill.searches == 1
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "loop",
+    # A tiny model's texts only end where they are cut, after hundreds of tokens in these.
+    ["ircot", *(pytest.param(n, marks=[pytest.mark.exhaustive])
+                for n in ("single", "react", "self_ask", "trig_nav"))],
+)  # fmt: skip
+def test_other_loops_draw_from_the_backbone(loop: str, run: Run, material: Path) -> None:
+    given = ("--loop", loop, "--sample", "backbone", "--limit", 1, "--max-rounds", 1)
+    made = rollout(run, "out", *given)
+    for each in made:
+        assert each.sampled_calls and each.bill.searches == len(each.steps)
+        for call in each.sampled_calls:
+            assert (call.component, call.version) == (None, str(material / "backbone"))
+            assert call.sample is None and call.messages and call.input_ids is None
+    assert len({each.sampled_calls[0].text for each in made}) == 2
+    again = rollout(run, "again", *given, "--concurrency", 1, "--max-batch-size", 1)
+    assert list(map(decided, again)) == list(map(decided, made))
+
+
+def test_a_loop_without_components_draws_from_the_backbone_unasked(run: Run) -> None:
+    given = ("--loop", "single", "--limit", 1, "--group", 1)
+    [made] = rollout(run, "out", *given)
+    assert [call.component for call in made.sampled_calls] == [None]
+
+
+def test_plans_that_are_held_to_their_grammar(run: Run) -> None:
+    made = rollout(run, "out", "--constrain", "--limit", 1, "--max-rounds", 2)
+    plans = [c for each in made for c in each.sampled_calls if c.constraint is not None]
+    assert plans and {c.constraint[0] for c in plans if c.constraint} == {"regex"}
+    for call in plans:
+        assert isinstance(call.sample, RasSample) and call.sample.task == "plan"
+        assert call.malformed == 0 or call.finish_reason == "length"
+        assert call.logprobs is not None and all(value <= 0 for value in call.logprobs)
 
 
 def test_components_of_two_versions_are_not_mixed(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.engines.contract import Completion, Constraint, Health, Request, Sampling
+from inference.engines.ray.transport import to_send
 from inference.engines.transformers.engine import TransformersEngine
 from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.indexes.focused import BothExtractors, FocusedExtractor
@@ -124,6 +125,7 @@ async def test_who_draws_and_who_is_greedy_is_noted() -> None:
     assert other.messages == [{"role": "user", "content": "x"}]
     assert other.constraint == ["regex", "a+"]
     assert all(request.made_from is None for request in writes.sent)
+    assert to_send(drawn).made_from is None
 
 
 async def test_what_an_engine_without_token_ids_writes_is_no_sample() -> None:
