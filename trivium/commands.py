@@ -19,6 +19,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "inference.evaluate_all",
         "inference.merge_evaluation",
         "inference.measure_triplets",
+        "inference.rollout",
         "evaluation.compare",
     ),
     "Build an index": (

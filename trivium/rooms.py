@@ -48,6 +48,7 @@ FLOORS = (
     "inference/exports",
     "inference/page",
     "inference/runs",
+    "inference/rollouts",
     "inference/serving",
     "inference",
     "data_gen/streaming",

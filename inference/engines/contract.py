@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from common.errors import UserError
 from models.formats.triples import Triple
@@ -13,9 +13,12 @@ from models.formats.triples import Triple
 ENGINE_KINDS = ("auto", "vllm", "transformers", "openai", "ray")
 RAY_ENGINES = ("auto", "vllm", "transformers")
 if TYPE_CHECKING:  # an engine over a remote API needs neither torch nor graphs
+    from models.formats.records import Record
     from models.parts.graph import Subgraph
 
 SubgraphInput: TypeAlias = "Subgraph | tuple[Triple, ...]"
+# Of the model's own distribution, or of the one that tokens are drawn from.
+LogprobsOf = Literal["model", "sampled"]
 RAS_ADAPTER = "ras"
 T2T_ADAPTER = "t2t"
 EXTRACTOR_ADAPTER = "tri_rag"
@@ -112,6 +115,9 @@ class EngineOptions:
     engines, ray_engine, engine_cpus: of Ray: how many, of which kind, and the CPUs of each (None:
         as many as each can have).
     ray_address: `HOST:PORT` of a cluster's head; None: `RAY_ADDRESS`, else this machine.
+    logprobs_of: "model" gives log-probabilities under the model's own distribution, "sampled" under
+        the one that tokens are drawn from, after temperature, top_p and constraint; a greedy
+        request counts as one of temperature 1 there. Not for an endpoint, which has its own way.
     """
 
     kind: str = "auto"
@@ -131,6 +137,7 @@ class EngineOptions:
     ray_engine: str = "auto"
     engine_cpus: float | None = None
     ray_address: str | None = None
+    logprobs_of: LogprobsOf = "model"
 
     @property
     def computing_kind(self) -> str:
@@ -171,7 +178,8 @@ class Sampling:
     seed: with a temperature above 0, the same seed gives the same tokens whatever else is in
         the batch; None draws a fresh one.
     logprobs: also return the natural log-probability of each generated token, under the model's
-        own distribution (before temperature, top_p and a constraint).
+        own distribution (before temperature, top_p and a constraint), or under the one that the
+        token was drawn from (`EngineOptions.logprobs_of`).
     """
 
     max_new_tokens: int = 128
@@ -211,6 +219,8 @@ class Request:
     deadline_seconds: from the call; a request that takes longer ends with DeadlineExceededError.
     on_text: called in the caller's event loop with each piece of the text as it is written; the
         pieces together are the completion's text.
+    made_from: the sample of a data contract whose prompt this is, without id and label, for
+        whoever records calls; engines do not look at it.
     """
 
     prompt: str | None = None
@@ -224,6 +234,7 @@ class Request:
     constraint: Constraint | None = None
     deadline_seconds: float | None = None
     on_text: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+    made_from: Record | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.deadline_seconds is not None and self.deadline_seconds <= 0:

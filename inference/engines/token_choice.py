@@ -12,7 +12,7 @@ import torch
 from llguidance import LLMatcher
 from transformers import PreTrainedTokenizerBase
 
-from inference.engines.contract import Constraint, InvalidRequestError, Sampling
+from inference.engines.contract import Constraint, InvalidRequestError, LogprobsOf, Sampling
 
 CHECKED_CONSTRAINTS = 1024
 # A character takes up to four byte-level tokens; a few more for tokens that decode to nothing.
@@ -120,7 +120,9 @@ class RowState:
     """One request while it is being decoded.
 
     matcher: of its constraint. abandoned: whether nobody waits for its outcome any more.
-    on_tokens: hears of each token as it comes.
+    on_tokens: hears of each token as it comes. logprobs_of: see `EngineOptions`.
+    drawn_logprob: of the last token that `choose` returned, under the distribution that it was
+    drawn from.
     """
 
     sampling: Sampling
@@ -129,6 +131,8 @@ class RowState:
     matcher: Matcher | None = None
     abandoned: Callable[[], bool] = lambda: False
     on_tokens: Callable[[Sequence[int]], object] | None = None
+    logprobs_of: LogprobsOf = "model"
+    drawn_logprob: float = 0.0
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
@@ -147,14 +151,22 @@ class RowState:
         """Return the next token, out of `logits` [vocabulary] under constraint and sampling."""
         if self.matcher is not None:
             logits = self.matcher.masked(logits)
-        return self._draw(logits) if self.generator is not None else int(logits.argmax())
+        if self.generator is not None:
+            return self._draw(logits)
+        token_id = int(logits.argmax())
+        if self.sampling.logprobs and self.logprobs_of == "sampled":
+            self.drawn_logprob = float(logits.float().log_softmax(dim=-1)[token_id])
+        return token_id
 
     def _draw(self, logits: torch.Tensor) -> int:
         probabilities = torch.softmax(logits.float().cpu() / self.sampling.temperature, dim=-1)
         ordered, ids = probabilities.sort(descending=True, stable=True)
         before = ordered.cumsum(dim=-1) - ordered
         ordered = ordered.masked_fill(before >= self.sampling.top_p, 0.0)
-        return int(ids[torch.multinomial(ordered, 1, generator=self.generator)])
+        place = torch.multinomial(ordered, 1, generator=self.generator)
+        if self.sampling.logprobs and self.logprobs_of == "sampled":
+            self.drawn_logprob = float((ordered[place] / ordered.sum()).log())
+        return int(ids[place])
 
     def accept(self, token_id: int, logprob: float | None) -> None:
         """Append a token and decide whether the row ends with it."""
@@ -201,6 +213,10 @@ def choose_tokens(logits_BV: torch.Tensor, rows: list[RowState]) -> torch.Tensor
     if any(row.sampling.logprobs for row in rows):
         scores = logits_BV.float().log_softmax(dim=-1)
         logprobs = scores.gather(1, chosen[:, None])[:, 0].tolist()
+        for place, row in enumerate(rows):
+            # Elsewhere the two distributions are one.
+            if row.logprobs_of == "sampled" and (row.generator or row.matcher):
+                logprobs[place] = row.drawn_logprob
     for place, (row, token_id) in enumerate(zip(rows, chosen.tolist(), strict=True)):
         if row.finish_reason is None:
             wanted = logprobs is not None and row.sampling.logprobs

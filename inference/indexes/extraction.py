@@ -160,6 +160,10 @@ class TripleExtractor:
         self.engine = engine
         self.make_request = make_request
         self.cache = cache
+        # What sets the extractions of a context apart from others'; "" shares them.
+        self.scope: Callable[[], str] = str
+        # Hears of passages whose triples no call of this one gave, with their triples.
+        self.on_known: Callable[[Passage, list[Triple]], None] | None = None
         self._running: dict[str, asyncio.Task[list[Triple]]] = {}
 
     async def extract(
@@ -174,13 +178,19 @@ class TripleExtractor:
         payer: charged for the calls made here alone. subquery: what the passages were found for.
         whole: the subquery is the question itself, which may take several steps.
         """
-        keys = [self.key(passage, subquery) for passage in passages]
+        scope = self.scope()
+        keys = [scope + self.key(passage, subquery) for passage in passages]
         known = self.cache.get(list(dict.fromkeys(keys)))
         missing = {k: p for k, p in zip(keys, passages, strict=True) if k not in known}
+        own = missing.keys() - self._running.keys()
         tasks = {key: self._task(key, p, subquery, payer) for key, p in missing.items()}
         # A shielded task goes on for the other callers when this one is cancelled.
         found = await asyncio.gather(*map(asyncio.shield, tasks.values()))
         known.update(zip(tasks, found, strict=True))
+        if self.on_known is not None:
+            for key, passage in dict(zip(keys, passages, strict=True)).items():
+                if key not in own:
+                    self.on_known(passage, known[key])
         return [known[key] for key in keys]
 
     def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:

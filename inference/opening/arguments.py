@@ -21,8 +21,8 @@ from inference.retrieval.passages import (
 from models.files.backbone import DTYPE_CHOICES, resolve_dtype
 
 # Under the same name there and here; an endpoint's address and key are the environment's, its
-# retries the defaults.
-ELSEWHERE = ("kind", "base_url", "api_key", "max_retries", "timeout")
+# retries the defaults, and what log-probabilities are of is the command's to say.
+ELSEWHERE = ("kind", "base_url", "api_key", "max_retries", "timeout", "logprobs_of")
 OPTIONS = [field.name for field in fields(EngineOptions) if field.name not in ELSEWHERE]
 
 

@@ -24,7 +24,13 @@ from models.formats.paper_prompts import paper_triples
 from models.formats.planning import History
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.reading import READING_INSTRUCTION
-from models.formats.records import HelperTask, Task
+from models.formats.records import (
+    HelperTask,
+    InstructionSample,
+    RasSample,
+    Task,
+    TriplesSample,
+)
 from models.graph_llm import GraphLLMConfig
 from models.helper import HelperConfig, read_helper_config
 from models.processors.passages import InstructionProcessor, PassageProcessor
@@ -69,7 +75,13 @@ def open_helper(folder: Path, task: HelperTask) -> Component:
 def triples_requests(component: Component) -> RequestMaker:
     """Return the requests to a text-to-triples component, with the prompt of its training."""
     processor = TextToTriplesConfig.read(component.folder).processor(_tokenizer(component))
-    return _passage_requests(processor, T2T_ADAPTER)
+    make_request = _passage_requests(processor, T2T_ADAPTER)
+
+    def make_triples_request(passage: Passage) -> Request:
+        text = passage_text(passage.title, passage.text)
+        return replace(make_request(passage), made_from=TriplesSample(passage.id, text, []))
+
+    return make_triples_request
 
 
 def prompted_triples_request(passage: Passage) -> Request:
@@ -110,7 +122,10 @@ def helper_requests(component: Component) -> Callable[[str], Request]:
 
     def make_request(prompt: str) -> Request:
         input_ids = tuple(processor.encode_prompt(prompt).input_ids)
-        return Request(input_ids=input_ids, adapter=settings.task, sampling=sampling)
+        made_from = InstructionSample("", settings.task, prompt, "")
+        return Request(
+            input_ids=input_ids, adapter=settings.task, sampling=sampling, made_from=made_from
+        )
 
     return make_request
 
@@ -154,6 +169,7 @@ def reader_inputs(
             subgraphs=tuple(prompt.subgraphs) if has_graph else None,
             graph_encode=graph_encode,
             sampling=sampling,
+            made_from=RasSample("", task, history.question, list(history.steps), ""),
         )
         too_long = len(prompt.input_ids) > processor.max_input_tokens
         return ReaderInput(

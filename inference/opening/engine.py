@@ -73,6 +73,7 @@ def _transformers(
         max_batch_size=options.max_batch_size,
         max_batch_tokens=MAX_BATCH_TOKENS,
         merge_adapters=options.merge_adapters,
+        logprobs_of=options.logprobs_of,
     )
 
 
@@ -90,6 +91,7 @@ def _vllm(options: EngineOptions, backbone: str | None, adapters: Adapters | Non
         gpu_memory_utilization=options.gpu_memory_utilization,
         tensor_parallel_size=options.tensor_parallel_size,
         enforce_eager=None if options.compile is None else not options.compile,
+        logprobs_of=options.logprobs_of,
     )
     return VLLMEngine(backbone, adapters, options.dtype, settings=settings)
 

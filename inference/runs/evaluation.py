@@ -112,7 +112,10 @@ async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -
     # Before the first answer: the tree and the data may change while a long evaluation runs.
     source = source_of(evaluation, earlier=len(own) - len(missing))
     if missing:
-        await _answer(evaluation, missing, len(own), _corpus_of(evaluation), log, shared)
+        corpus = searched_corpus(
+            options, evaluation.dataset, evaluation.corpus, evaluation.question_documents
+        )
+        await _answer(evaluation, missing, len(own), corpus, log, shared)
     rows, seconds = [log.rows[record.id] for record in own], time.perf_counter() - start
     if part:
         results = shard_card(part, records, rows, seconds)
@@ -141,13 +144,17 @@ def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
     }
 
 
-def _corpus_of(evaluation: Evaluation) -> Sequence[Passage]:
-    if not LOOPS[evaluation.options.loop].searches_corpus or evaluation.corpus is None:
+def searched_corpus(
+    options: LoopOptions, dataset: Path, path: Path | None, question_documents: bool
+) -> Sequence[Passage]:
+    """Return what a loop searches; none for a loop that searches no corpus.
+
+    question_documents: only what stands in the contexts of the data set's questions.
+    """
+    if not LOOPS[options.loop].searches_corpus or path is None:
         return []
-    corpus = open_corpus(evaluation.corpus, evaluation.options.index)
-    if evaluation.question_documents:
-        return documents_of_questions(corpus, evaluation.dataset)
-    return corpus
+    corpus = open_corpus(path, options.index)
+    return documents_of_questions(corpus, dataset) if question_documents else corpus
 
 
 def results_of(

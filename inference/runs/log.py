@@ -43,7 +43,7 @@ class EvaluationLog:
         self.rows: dict[str, dict[str, Any]] = {}
         interrupted = self._progress.path.is_file()
         if resume:
-            self._check_settings(settings)
+            check_settings(folder, settings)
             earlier = AppendLog(folder / TRACES_FILE, REMEDY)
             found = [row for log in (earlier, self._progress) for _, row in log.read()]
             self.rows = {row["id"]: row for row in found if row["error"] is None}
@@ -55,18 +55,6 @@ class EvaluationLog:
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_write(folder / SETTINGS_FILE) as handle:
             json.dump(settings, handle, indent=2)
-
-    def _check_settings(self, settings: Mapping[str, Any]) -> None:
-        path = self.folder / SETTINGS_FILE
-        if not path.is_file():
-            raise EvaluationLogError(f"{self.folder} holds no evaluation to go on with")
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        for name, value in settings.items():
-            if stored.get(name) != value:
-                raise EvaluationLogError(
-                    f"{self.folder} was begun with {name} = {stored.get(name)!r}, and "
-                    f"{value!r} is given now. Give the first, or name another folder"
-                )
 
     def append(self, row: dict[str, Any]) -> None:
         """Put an answered question on the disk."""
@@ -88,6 +76,23 @@ class EvaluationLog:
         with atomic_write(self.folder / name) as handle:
             json.dump(results, handle, indent=2)
         self._progress.path.unlink(missing_ok=True)
+
+
+def check_settings(folder: Path, settings: Mapping[str, Any], what: str = "evaluation") -> None:
+    """Raise EvaluationLogError unless a folder was begun with the same settings.
+
+    what: the folder should hold.
+    """
+    path = folder / SETTINGS_FILE
+    if not path.is_file():
+        raise EvaluationLogError(f"{folder} holds no {what} to go on with")
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in settings.items():
+        if stored.get(name) != value:
+            raise EvaluationLogError(
+                f"{folder} was begun with {name} = {stored.get(name)!r}, and "
+                f"{value!r} is given now. Give the first, or name another folder"
+            )
 
 
 def trace_line(row: Mapping[str, Any]) -> str:

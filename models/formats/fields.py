@@ -1,6 +1,7 @@
 """Typed reading of one JSON object's fields, with errors that name the field."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from common.errors import RecordError
@@ -40,6 +41,33 @@ class FieldReader:
         if not value.strip():
             raise self.fail(field, "is blank", f"Write a text in '{field}'")
         return value
+
+    def number(self, field: str, least: float = -math.inf) -> float:
+        """A finite number of `least` or more. Raises RecordError."""
+        value = self.record.get(field)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not (math.isfinite(value) and value >= least)
+        ):
+            wanted = "a finite number" if least == -math.inf else f"a number of {least:g} or more"
+            raise self.fail(field, f"is {value!r}", f"Write {wanted}")
+        return float(value)
+
+    def whole_number(self, field: str) -> int:
+        """A whole number of 0 or more. Raises RecordError."""
+        value = self.record.get(field)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise self.fail(field, f"is {value!r}", "Write a whole number of 0 or more")
+        return value
+
+    def choice(self, field: str, choices: Sequence[T]) -> T:
+        """One of these texts. Raises RecordError."""
+        value = self.text(field)
+        for choice in choices:
+            if value == choice:
+                return choice
+        raise self.fail(field, f"is {value!r}", f"Write one of {', '.join(map(str, choices))}")
 
     def items(self, field: str, read: Callable[[Any], T], shape: str) -> list[T]:
         """A list field whose items `read` turns into T; missing or null is an empty list."""

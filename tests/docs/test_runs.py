@@ -37,6 +37,7 @@ SMALLER = {
     "inference/evaluate_all.py": (LOOP, f"{ENGINE} --limit 2"),
     "inference/extract.py": ("--t2t checkpoints/t2t_smollm2", ENGINE),
     "inference/offer_topics.py": ("--encoder hash", ""),
+    "inference/rollout.py": (LOOP, f"{ENGINE} --limit 1"),
     "training/train_helper.py": ("", TINY),
     "training/train_ras.py": ("", f"{TINY} graph.encoder=hash"),
 }

@@ -69,11 +69,12 @@ class Listener:
 
 
 def to_send(request: Request) -> Request:
-    """Return a request as it goes to an engine: no callback, and a seed where it draws tokens.
+    """Return a request as it goes to an engine: no callback, nothing that engines do not look at,
+    and a seed where it draws tokens.
 
     With a seed it gives the same text when it is run again.
     """
     sampling = request.sampling
     if sampling.temperature > 0 and sampling.seed is None:
         sampling = replace(sampling, seed=random.randrange(SEEDS))
-    return replace(request, on_text=None, sampling=sampling)
+    return replace(request, on_text=None, made_from=None, sampling=sampling)

@@ -13,7 +13,7 @@ import torch
 
 from inference.engines.batching import DynamicBatcher, Limits, Work, probe
 from inference.engines.component_loader import first_backbone
-from inference.engines.contract import Completion, Health, Request
+from inference.engines.contract import Completion, Health, LogprobsOf, Request
 from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
 from inference.engines.text_pieces import TextPieces, text_pieces
 from inference.engines.token_choice import ConstraintCompiler, RowState
@@ -68,6 +68,7 @@ class TransformersEngine:
         max_batch_size: int = 32,
         max_batch_tokens: int = 16384,
         merge_adapters: bool = False,
+        logprobs_of: LogprobsOf = "model",
     ) -> None:
         """Load models.
 
@@ -79,6 +80,7 @@ class TransformersEngine:
             max_batch_size: most requests run together.
             max_batch_tokens: most tokens of a batch, the longest prompt and output times rows.
             merge_adapters: add each adapter into a copy of the backbone's weights.
+            logprobs_of: see `EngineOptions`.
 
         Raises NotACheckpointError, TruncatedCheckpointError, BackboneMismatchError.
         """
@@ -90,6 +92,7 @@ class TransformersEngine:
         )
         self.served = ServedNames(loader.load_all(folders), loader.combined)
         self.tokenizer = loader.tokenizer
+        self._logprobs_of = logprobs_of
         self._compilers: dict[int, ConstraintCompiler] = {}
         self._closing = threading.Event()
         self._progress: float | None = None
@@ -170,6 +173,7 @@ class TransformersEngine:
             matcher,
             item.settled.is_set,
             None if item.pieces is None else item.pieces.grow,
+            self._logprobs_of,
         )
 
     def _compiler(self, served: LocalServed) -> ConstraintCompiler:

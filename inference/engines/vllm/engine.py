@@ -95,7 +95,11 @@ class VLLMEngine:
     def _open_beside(self, folders: Mapping[str, Path]) -> dict[str, TransformersEngine]:
         """Return an engine for each component whose model vLLM does not hold."""
         return {
-            name: TransformersEngine(adapters={name: folder}, dtype=self._dtype)
+            name: TransformersEngine(
+                adapters={name: folder},
+                dtype=self._dtype,
+                logprobs_of=self.settings.logprobs_of,
+            )
             for name, folder in folders.items()
             if self.served.find(name).own_backbone
         }

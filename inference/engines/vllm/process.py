@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from inference.engines.contract import EngineError, UnsupportedRequestError
+from inference.engines.contract import EngineError, LogprobsOf, UnsupportedRequestError
 from models.files.backbone import resolve_dtype
 
 CONNECTOR = "SoftPrefixConnector"
@@ -50,6 +50,7 @@ class VLLMSettings:
     graphs, soft_prompts, max_lora_rank, lora_target_modules: what later components may bring.
         Never the token embeddings: where prompts with graph tokens and without share a step, vLLM
         takes one's adapter for another's there. max_loras: adapters in one step.
+    logprobs_of: see `EngineOptions`; vLLM knows one for all requests.
     max_restarts: of a dead or stuck process. stall_seconds: without a token before it counts as
         stuck.
     """
@@ -70,6 +71,7 @@ class VLLMSettings:
     max_loras: int = 4
     max_restarts: int = 2
     stall_seconds: float = 300.0
+    logprobs_of: LogprobsOf = "model"
 
 
 def lora_rank_for(rank: int) -> int:
@@ -171,6 +173,7 @@ def start_vllm(model: str, dtype: str, settings: VLLMSettings, prefix_folder: Pa
         enforce_eager=_on_cpu() if settings.enforce_eager is None else settings.enforce_eager,
         enable_prefix_caching=settings.enable_prefix_caching,
         enable_prompt_embeds=bool(settings.graphs),
+        logprobs_mode="raw_logprobs" if settings.logprobs_of == "model" else "processed_logprobs",
         # The same library and dialect as the transformers engine's masks.
         structured_outputs_config={"backend": "guidance", "disable_any_whitespace": True},
         disable_log_stats=True,
