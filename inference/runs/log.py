@@ -18,6 +18,9 @@ SHARD_FILE = "shard.json"
 REMEDY = "Remove the line; its question is then asked again"
 FORMAT = 1
 AGAIN = "Evaluate this shard again"
+# What a finished evaluation left, under this while another one runs in its folder.
+EARLIER = "earlier_"
+OUTCOMES = (TRACES_FILE, RESULTS_FILE, SHARD_FILE)
 
 
 class EvaluationLogError(UserError, ValueError):
@@ -31,7 +34,9 @@ class EvaluationLog:
         """Begin an evaluation, or with `resume` take what an earlier one answered.
 
         Questions that ended in an error are not taken; they are asked again. `settings` decide
-        answers: those of the earlier run must be the same.
+        answers: those of the earlier run must be the same. Where a new one begins in the folder of
+        a finished one, that one's files are `earlier_…` until the new one has its own, so that
+        going on later takes no answer of other settings.
 
         Raises:
             EvaluationLogError: an interrupted run that `resume` does not name, none where it
@@ -53,6 +58,10 @@ class EvaluationLog:
                 "folder"
             )
         folder.mkdir(parents=True, exist_ok=True)
+        if not resume:
+            for name in OUTCOMES:
+                if (folder / name).exists():
+                    (folder / name).replace(folder / f"{EARLIER}{name}")
         with atomic_write(folder / SETTINGS_FILE) as handle:
             json.dump(settings, handle, indent=2)
 
@@ -76,6 +85,8 @@ class EvaluationLog:
         with atomic_write(self.folder / name) as handle:
             json.dump(results, handle, indent=2)
         self._progress.path.unlink(missing_ok=True)
+        for each in OUTCOMES:
+            (self.folder / f"{EARLIER}{each}").unlink(missing_ok=True)
 
 
 def check_settings(folder: Path, settings: Mapping[str, Any], what: str = "evaluation") -> None:
