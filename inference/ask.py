@@ -85,6 +85,8 @@ def main() -> None:
     """Run the command line."""
     parser = _parser()
     arguments = parser.parse_args()
+    if not arguments.question.strip():
+        parser.error("the question is empty; write one, in quotes")
     if arguments.loop == "ras_static":
         parser.error("ras_static answers over given passages; use evaluate.py with a dataset")
     if arguments.corpus is None and LOOPS[arguments.loop].searches_corpus:

@@ -21,7 +21,13 @@ from transformers import (
 from transformers.modeling_outputs import QuestionAnsweringModelOutput
 
 from models.component import ComponentConfig, ComponentModel
-from models.files.backbone import DTYPES, quiet_progress, resolve_backbone, resolve_dtype
+from models.files.backbone import (
+    DTYPES,
+    quiet_progress,
+    quiet_report,
+    resolve_backbone,
+    resolve_dtype,
+)
 from models.kernels.cpu_attention import use_cpu_encoder_attention
 from models.parts.adapters import ALL_LINEAR
 from models.processors.spans import SpanProcessor
@@ -76,7 +82,8 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
         for rate in DROPOUT_RATES:
             if hasattr(described, rate):
                 setattr(described, rate, 0.0)
-        with quiet_progress():
+        # The answer layer is new here, and then trained or loaded.
+        with quiet_progress(), quiet_report():
             backbone = AutoModelForQuestionAnswering.from_pretrained(
                 source,
                 config=described,

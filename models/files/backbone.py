@@ -159,6 +159,17 @@ def quiet_progress() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
+@contextmanager
+def quiet_report() -> Iterator[None]:
+    """Keep the library from reporting weights that are new, where a component brings them."""
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+
+
 def packaged_minilm() -> Path:
     """Return the sentence encoder's folder in its package, which is not imported.
 

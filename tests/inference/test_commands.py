@@ -206,6 +206,14 @@ def test_ask_gives_the_whole_trace(
     assert trace["bill"]["llm_calls"] == len(step["passages"]) + 1
 
 
+def test_ask_wants_a_question(
+    run: Run, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run(inference.ask.main, " ", "--corpus", files[0])
+    assert "the question is empty" in capsys.readouterr().err
+
+
 def test_ask_prints_model_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     step = TraceStep(
         "[/b] who?", [Passage("1", "[red]", "")], [Triple("[b]", "[/]", "x")], "[SUBQ]"
