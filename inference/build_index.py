@@ -107,9 +107,8 @@ def main() -> None:
     started = time.perf_counter()
     corpus = open_corpus(arguments.corpus, arguments.index)
     done = (_in_milvus if is_milvus(arguments.index) else _in_folder)(arguments, corpus)
-    counts = {
-        "passages": len(corpus), **done, "seconds": round(time.perf_counter() - started, 1)
-    }  # fmt: skip
+    seconds = round(time.perf_counter() - started, 1)
+    counts = {"passages": len(corpus), **done, "seconds": seconds}
     report_counts("Index in", counts, arguments.index, arguments.json)
 
 
