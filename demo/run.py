@@ -198,10 +198,13 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--test-questions",
         type=int,
-        help="held-out questions asked (default: 72, and 24 where nothing computes in bfloat16)",
+        help=f"held-out questions asked (default: {BFLOAT16.test_questions}, and "
+        f"{FLOAT32.test_questions} where nothing computes in bfloat16)",
     )
-    add("--t2t-minutes", type=float, help="training text-to-triples (default: 1, or there 3)")
-    add("--ras-minutes", type=float, help="training RAS (default: 1.5, or there 4)")
+    for name, what in (("t2t", "text-to-triples"), ("ras", "RAS")):
+        minutes, there = (vars(pace)[f"{name}_minutes"] for pace in (BFLOAT16, FLOAT32))
+        text = f"training {what} (default: {minutes:g}, or there {there:g})"
+        add(f"--{name}-minutes", type=float, help=text)
     add("--seed", type=int, default=0, help="seed of the world and of the trainings")
     add("--json", action="store_true", help="print the results as one JSON object")
     return parser

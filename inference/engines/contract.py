@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from common.errors import UserError
+from models.formats.trajectories import LogprobsOf
 from models.formats.triples import Triple
 
 ENGINE_KINDS = ("auto", "vllm", "transformers", "openai", "ray")
@@ -17,8 +18,6 @@ if TYPE_CHECKING:  # an engine over a remote API needs neither torch nor graphs
     from models.parts.graph import Subgraph
 
 SubgraphInput: TypeAlias = "Subgraph | tuple[Triple, ...]"
-# Of the model's own distribution, or of the one that tokens are drawn from.
-LogprobsOf = Literal["model", "sampled"]
 RAS_ADAPTER = "ras"
 T2T_ADAPTER = "t2t"
 EXTRACTOR_ADAPTER = "tri_rag"
@@ -303,3 +302,27 @@ class Engine(Protocol):
     def count_tokens(self, text: str) -> int:
         """Return the tokens of `text` without special tokens."""
         ...
+
+
+class WrappedEngine:
+    """An engine around another, whose answers it gives; a subclass sees to `generate`."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Take the engine that answers."""
+        self._engine = engine
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return the engine's own."""
+        return await self._engine.generate(requests)
+
+    async def health(self) -> Health:
+        """Return the engine's own."""
+        return await self._engine.health()
+
+    async def close(self) -> None:
+        """Close the engine."""
+        await self._engine.close()
+
+    def count_tokens(self, text: str) -> int:
+        """Return the engine's own."""
+        return self._engine.count_tokens(text)

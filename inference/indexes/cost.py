@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from common.files import AppendLog
-from inference.engines.contract import Completion, Engine, Health, Request
+from inference.engines.contract import Completion, Engine, Request, WrappedEngine
 
 OUTPUT_TOKEN_WEIGHT = 4
 COST_FILE = "indexing_cost.jsonl"
@@ -89,11 +89,11 @@ class CostLog(AbstractContextManager["CostLog"]):
         self._bill, self._last = Bill(), now
 
 
-class _MeteredEngine:
+class _MeteredEngine(WrappedEngine):
     """An engine whose completions are charged to a log."""
 
     def __init__(self, engine: Engine, log: CostLog) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._log = log
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -101,18 +101,6 @@ class _MeteredEngine:
         completions = await self._engine.generate(requests)
         self._log.charge(completions)
         return completions
-
-    async def health(self) -> Health:
-        """Return the engine's own."""
-        return await self._engine.health()
-
-    async def close(self) -> None:
-        """The engine's own."""
-        await self._engine.close()
-
-    def count_tokens(self, text: str) -> int:
-        """Return the engine's own."""
-        return self._engine.count_tokens(text)
 
 
 def read_cost(folder: Path | None) -> dict[str, Any] | None:

@@ -138,10 +138,12 @@ class MappedCorpus(Sequence[Passage]):
         where, line = self._line(row % len(self))
         return Passage.from_json(parse_line(line, where), where)
 
-    def source(self, row: int) -> str:
-        """Return where a passage comes from: its record's `source` or `file`, or the corpus."""
-        record: dict[str, Any] = parse_line(self._line(row)[1], str(self.path))
-        return str(record.get("source") or record.get("file") or self.path.name)
+    def with_source(self, row: int) -> tuple[Passage, str]:
+        """Return a passage and where it comes from: its `source` or `file`, or the corpus."""
+        where, line = self._line(row)
+        record: dict[str, Any] = parse_line(line, where)
+        source = record.get("source") or record.get("file") or self.path.name
+        return Passage.from_json(record, where), str(source)
 
     def _line(self, row: int) -> tuple[str, bytes]:
         """Return where a passage stands in the file, for messages, and its line."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from inference.retrieval.bm25 import word_numbers
+from inference.retrieval.corpus import MappedCorpus
 from inference.retrieval.dense import APPROXIMATE, EXACT, embedded, sampled_titles
 from inference.retrieval.milvus_client import Connection
 from inference.retrieval.milvus_index import AT_ONCE, LEAST_EF, MilvusIndex
@@ -49,22 +50,25 @@ def build_milvus(
     check_lengths(require_passages(passages))
     search = EXACT if exact or len(passages) <= EXACT_UP_TO else APPROXIMATE
     name, fingerprint = (encoder.name, encoder.fingerprint) if encoder else (None, None)
+    about = About(title_weight, name, fingerprint, search, state=CHANGING)
+    create_collections(connection, encoder.dimension if encoder else None, search)
+    index = MilvusIndex(connection, about, encoder)
+    # Before the words are counted, which takes minutes: another builder is refused from now on.
+    index.write_about(about)
     vocabulary = {"": NO_WORD}
     numbers = word_numbers(passages, title_weight, vocabulary)
     total = sum(map(len, numbers))
-    about = About(title_weight, name, fingerprint, search, state=CHANGING)
-    about = replace(about, words=total, average=total / len(passages) or 1.0)
-    create_collections(connection, encoder.dimension if encoder else None, search)
-    index = MilvusIndex(connection, about, encoder)
-    index.write_about(about)
+    index.about = about = replace(about, words=total, average=total / len(passages) or 1.0)
     sample = _sample(index, passages)
     contents, vectors = "0", _vectors(passages, encoder, sample)
     for start in range(0, len(passages), AT_ONCE):
-        part = passages[start : start + AT_ONCE]
-        rows = [Stored(row, p, source_of(passages, row)) for row, p in enumerate(part, start)]
-        own = numbers[start : start + len(part)]
-        index.write_rows(rows, own, itertools.islice(vectors, len(part)), "insert")
-        contents = contents_sum(part, contents)
+        rows = [
+            Stored(row, *sourced(passages, row))
+            for row in range(start, min(start + AT_ONCE, len(passages)))
+        ]
+        own = numbers[start : start + len(rows)]
+        index.write_rows(rows, own, itertools.islice(vectors, len(rows)), "insert")
+        contents = contents_sum((each.passage for each in rows), contents)
         if start % DATED_EVERY == 0:
             index.write_about(about)
     found_in = np.zeros(len(vocabulary), dtype=np.int64)
@@ -88,10 +92,11 @@ def build_milvus(
     return index
 
 
-def source_of(passages: Sequence[Passage], row: int) -> str:
-    """Return where a passage of a corpus comes from; "" for a list, which does not know."""
-    source = getattr(passages, "source", None)
-    return str(source(row)) if source is not None else ""
+def sourced(passages: Sequence[Passage], row: int) -> tuple[Passage, str]:
+    """Return a passage and where it comes from; "" for one of a list, which does not know."""
+    if isinstance(passages, MappedCorpus):
+        return passages.with_source(row)
+    return passages[row], ""
 
 
 def _vectors(

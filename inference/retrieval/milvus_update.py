@@ -100,7 +100,7 @@ def _differing(
             gone += [] if keep else [found]
             continue
         seen[row] = 1
-        now = Stored(found.row, corpus[row], corpus.source(row))
+        now = Stored(found.row, *corpus.with_source(row))
         if now != found:
             gone.append(found)
             new.append(now)
@@ -111,5 +111,5 @@ def _unseen(corpus: MappedCorpus, seen: bytearray) -> Iterator[Stored]:
     """Yield the passages that are not there yet, their rows still to be given."""
     row = seen.find(0)
     while row >= 0:
-        yield Stored(-1, corpus[row], corpus.source(row))
+        yield Stored(-1, *corpus.with_source(row))
         row = seen.find(0, row + 1)

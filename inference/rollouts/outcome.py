@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from evaluation.answers import exact_match, token_f1
-from evaluation.rewards import PARTS, RewardWeights, gold_answers, reward_parts
+from evaluation.rewards import PARTS, RewardWeights, reward_parts
 from inference.loops.trace import Trace
 from inference.rollouts.recording import Recorder
 from models.formats.records import QuestionRecord
@@ -45,7 +44,6 @@ class Judge:
         self, record: QuestionRecord, trace: SearchCountingTrace, recorder: Recorder
     ) -> Trajectory:
         """Return the trajectory of a question that was answered without an error."""
-        golds = gold_answers(record)
         made = Trajectory(
             id=record.id,
             type=record.type,
@@ -61,13 +59,17 @@ class Judge:
                 for step in trace.steps
             ],
             answer=trace.answer,
-            em=exact_match(trace.answer, golds) if golds else None,
-            f1=token_f1(trace.answer, golds) if golds else None,
             bill=_bill(trace),
             notes=list(trace.notes),
         )
         parts = reward_parts(made, record, self.baseline.get(record.id))
-        return replace(made, reward=self.weights.total(parts), reward_parts=parts)
+        return replace(
+            made,
+            em=parts["em"],
+            f1=parts["f1"],
+            reward=self.weights.total(parts),
+            reward_parts=parts,
+        )
 
 
 def _bill(trace: SearchCountingTrace) -> TrajectoryBill:

@@ -18,10 +18,10 @@ from inference.engines.contract import (
     Completion,
     Constraint,
     Engine,
-    Health,
     LogprobsOf,
     Request,
     SubgraphInput,
+    WrappedEngine,
 )
 from inference.indexes.extraction import TripleExtractor
 from inference.indexes.focused import BothExtractors, Extractor, FocusedExtractor
@@ -111,7 +111,7 @@ class Drawing:
     seed: int
 
 
-class RecordingEngine:
+class RecordingEngine(WrappedEngine):
     """An engine whose calls are noted for the trajectory of their context.
 
     A call outside any trajectory goes through as it is.
@@ -127,7 +127,7 @@ class RecordingEngine:
         """versions: of each component, as `ModelCall` has them. logprobs_of: what log-probabilities
         of this engine are of.
         """
-        self._engine = engine
+        super().__init__(engine)
         self._drawing = drawing
         self._versions = versions
         self._logprobs_of: LogprobsOf = logprobs_of
@@ -144,18 +144,6 @@ class RecordingEngine:
         for place, request, done in zip(places, asked, completions, strict=True):
             recorder.end(place, self._call(request, done, recorder))
         return completions
-
-    async def health(self) -> Health:
-        """Return the engine's own."""
-        return await self._engine.health()
-
-    async def close(self) -> None:
-        """The engine's own."""
-        await self._engine.close()
-
-    def count_tokens(self, text: str) -> int:
-        """Return the engine's own."""
-        return self._engine.count_tokens(text)
 
     def _drawn(self, request: Request, recorder: Recorder) -> Request:
         """Return the request with temperature and seed, where its component draws."""

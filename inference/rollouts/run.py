@@ -6,25 +6,22 @@ import itertools
 import json
 import logging
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from common.errors import UserError
-from common.provenance import provenance
 from common.shards import WHOLE, Shard
 from evaluation.rewards import RewardWeights
 from evaluation.runs import read_run
 from inference.engines.contract import RAS_ADAPTER
 from inference.loops.kind import LoopOptions
 from inference.loops.trace import Loop
-from inference.opening.loop import LOOPS, LoopComponents, engine_of, open_loop, read_components
+from inference.opening.loop import LoopComponents, engine_of, open_loop, read_components
 from inference.rollouts.log import Key, RolloutLog
 from inference.rollouts.outcome import Judge, SearchCountingTrace, summarise
 from inference.rollouts.recording import (
@@ -35,7 +32,7 @@ from inference.rollouts.recording import (
     record_extractions,
     recording,
 )
-from inference.runs.evaluation import read_questions, searched_corpus, settings_of
+from inference.runs.evaluation import origin_of, read_questions, searched_corpus, settings_of
 from models.formats.records import QuestionRecord
 from models.formats.trajectories import Trajectory
 
@@ -99,7 +96,10 @@ async def run_rollout(rollout: Rollout) -> dict[str, Any]:
     jobs = [(record, number) for record in own for number in range(rollout.group)]
     missing = [(record, number) for record, number in jobs if (record.id, number) not in log]
     # Before the first answer: the tree and the data may change while a long rollout runs.
-    source = _source(rollout, earlier=len(jobs) - len(missing))
+    source = {
+        **origin_of(rollout.options, rollout.dataset, rollout.corpus),
+        "made_earlier": len(jobs) - len(missing),
+    }
     failed: dict[Key, str] = {}
     if missing:
         judge = Judge(rollout.seed, rollout.temperature, rollout.weights, baseline)
@@ -272,16 +272,4 @@ def _settings(
         "sample": _names(drawn),
         "weights": vars(rollout.weights),
         "baseline": digest if rollout.baseline else None,
-    }
-
-
-def _source(rollout: Rollout, earlier: int) -> dict[str, Any]:
-    """Return the origin of the trajectories. earlier: how many of them runs before made."""
-    options, corpus = rollout.options, rollout.corpus
-    searches = LOOPS[options.loop].searches_corpus and corpus is not None
-    files = [rollout.dataset, *([corpus] if searches and corpus else [])]
-    return {
-        **provenance(sys.argv, files, LOOPS[options.loop].folders(options).values()),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "made_earlier": earlier,
     }

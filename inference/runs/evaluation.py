@@ -131,16 +131,22 @@ def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
     earlier: questions that runs before this one answered; the seconds of the results are without
     them. Decoding is greedy, so that no seed is drawn.
     """
-    options = evaluation.options
-    files = [evaluation.dataset]
-    if LOOPS[options.loop].searches_corpus and evaluation.corpus is not None:
-        files.append(evaluation.corpus)
+    return {
+        **origin_of(evaluation.options, evaluation.dataset, evaluation.corpus),
+        "seed": None,
+        "engine": _of_engine(evaluation.options),
+        "answered_earlier": earlier,
+    }
+
+
+def origin_of(options: LoopOptions, dataset: Path, corpus: Path | None) -> dict[str, Any]:
+    """Return `provenance` of what a loop makes of a data set and a corpus, and when it began."""
+    files = [dataset]
+    if LOOPS[options.loop].searches_corpus and corpus is not None:
+        files.append(corpus)
     return {
         **provenance(sys.argv, files, LOOPS[options.loop].folders(options).values()),
-        "seed": None,
-        "engine": _of_engine(options),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "answered_earlier": earlier,
     }
 
 

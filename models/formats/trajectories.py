@@ -12,6 +12,7 @@ from models.formats.records import InstructionSample, RasSample, TriplesSample
 from models.formats.triples import Triple, parse_triples
 
 CallSource = Literal["sampled", "greedy", "cache", "text"]
+# Of the model's own distribution, or of the one that tokens are drawn from.
 LogprobsOf = Literal["model", "sampled"]
 Sample = RasSample | TriplesSample | InstructionSample
 CONTRACTS: dict[str, type[Sample]] = {
