@@ -21,6 +21,7 @@ from inference.indexes.hierarchy.build import (
     finish,
     register,
 )
+from inference.indexes.hierarchy.index import HierarchyIndex
 from inference.indexes.hierarchy.kinds import TopicSource
 from inference.indexes.hierarchy.store import HierarchyStore
 from inference.indexes.hierarchy.vectors import SAME_MEANING
@@ -101,7 +102,11 @@ async def _build(given: IndexBuild) -> dict[str, Any]:
             counts["documents deleted"] = store.delete_documents(given.arguments.delete)
         if given.corpus or store.waiting_chunks():
             counts |= await _extract(given, store)
-        return counts | finish(store, given.encoder, given.arguments.merge_threshold)
+        counts |= finish(store, given.encoder, given.arguments.merge_threshold)
+    if given.arguments.index:
+        index = HierarchyIndex.load(given.folder, given.encoder)
+        index.keep_vectors_in(given.arguments.index, renew=True)
+    return counts
 
 
 @command

@@ -131,6 +131,8 @@ async def _build(given: IndexBuild) -> dict[str, Any]:
         base = extend(base, new, encoder, given.arguments.min_confidence)
         base.about["encoder"] = encoder.name
         base.save(folder)
+    if given.arguments.index:
+        base.keep_vectors_in(given.arguments.index, renew=True)
     return {"extracted now": len(documents), "known before": known, **base.about["counts"]}
 
 

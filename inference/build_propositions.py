@@ -96,6 +96,8 @@ async def _build(given: IndexBuild) -> dict[str, Any]:
             f"no triple in {len(index.documents)} documents: is the extractor, "
             f"{arguments.t2t or arguments.backbone}, trained?"
         )
+    if arguments.index:
+        index.keep_vectors_in(arguments.index, renew=True)
     return {"added now": len(documents), **counts_of(index)}
 
 

@@ -253,7 +253,7 @@ def _open_search(parts: LoopParts[T2RagOptions]) -> Search:
     if options.granularity == "passage":
         return PassageSearch(parts.retriever())
     folder = _propositions(options)
-    index = open_index(folder, parts.encoder())
+    index = open_index(folder, parts.encoder(), options.index)
     passages = passages_by_id(parts.corpus)
     _check_corpus(index, passages, folder)
     return PropositionSearch(index, passages)

@@ -336,7 +336,7 @@ def open_th_rag(parts: LoopParts[ThRagOptions]) -> ThRagLoop:
     A trained chooser chooses at both levels. Raises HierarchyError, IndexMismatchError.
     """
     options = parts.options
-    index = HierarchyIndex.load(_hierarchy(options), parts.encoder())
+    index = HierarchyIndex.load(_hierarchy(options), parts.encoder(), options.index)
     chooser = parts.helpers.get("choose_topics")
     choosers = dict.fromkeys(CHOICE_STEPS.values(), chooser) if chooser else None
     return ThRagLoop(ModelSteps(parts.engine, choosers), index, options.settings, parts.ras_reader)

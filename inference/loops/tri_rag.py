@@ -268,7 +268,7 @@ def open_tri_rag(parts: LoopParts[TriRagOptions]) -> TriRagLoop:
     """
     options = parts.options
     folder = _knowledge_base(options)
-    base = KnowledgeBase.load(folder, parts.encoder())
+    base = KnowledgeBase.load(folder, parts.encoder(), options.index)
     documents = passages_by_id(parts.corpus)
     unknown = [s for entry in base.entries for s in entry.sources if s not in documents]
     if unknown:

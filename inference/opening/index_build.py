@@ -21,6 +21,7 @@ from inference.opening.arguments import (
     engine_options_from,
 )
 from inference.opening.engine import build_engine
+from inference.retrieval.milvus_client import is_milvus
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
@@ -63,6 +64,12 @@ def index_parser(
     add_corpus_arguments(parser, corpus_required)
     add("--out", required=True, type=Path, help=f"folder of the {kind}, new or to add to")
     add("--encoder", default="minilm", help=f"sentence encoder of {embedded} (default: minilm)")
+    add(
+        "--index",
+        metavar="INDEX",
+        help=f"address of Milvus, FILE.db or http://HOST:PORT[/NAME], where the vectors of "
+        f"{embedded} are then searched; what is there is brought up to the folder",
+    )
     add("--json", action="store_true", help="print the counts as one JSON object")
     add_engine_arguments(parser)
     return parser
@@ -71,6 +78,11 @@ def index_parser(
 def run_build(parser: ArgumentParser, title: str, build: Builder) -> None:
     """Run the command line: build or add to the index, then show its counts under the title."""
     arguments = parser.parse_args()
+    if arguments.index is not None and not is_milvus(arguments.index):
+        parser.error(
+            f"--index {arguments.index}: not an address of Milvus, FILE.db or "
+            "http://HOST:PORT[/NAME]. Leave it out: the folder of --out holds the vectors"
+        )
     configure_logging()
     counts = asyncio.run(_build(arguments, build))
     report_counts(f"{title} in", counts, arguments.out, arguments.json)

@@ -17,10 +17,16 @@ from common.errors import UserError
 
 TOKEN_VARIABLE = "TRIVIUM_MILVUS_TOKEN"
 DEFAULT_NAME = "passages"
-# What the name of an index has behind it for the collection of its words.
+# What the name of an index has behind it for the collection of its words, and for the vectors of
+# what is no passage.
 OF_WORDS = "__words"
+ENDINGS = (OF_WORDS, "__propositions", "__conditions", "__sentences")
 # Whole seconds: the library takes others for none.
 CONNECT_SECONDS, CALL_SECONDS = 10, 60
+# The library pings every ten seconds, and a server of gRPC's defaults, such as Milvus Lite, hangs
+# up on who pings within five minutes while nothing is sent, as during a long call. What is dead the
+# seconds above tell.
+CALM = {"grpc.keepalive_time_ms": 600_000}
 # A call that only reads is made so often, where the server is away or slow.
 TRIES = 3
 FIRST_WAIT_SECONDS = 0.2
@@ -67,7 +73,7 @@ class Address:
             return cls(given, str(Path(given).absolute()), DEFAULT_NAME, False)
         parts = urlsplit(given)
         name = parts.path.strip("/") or DEFAULT_NAME
-        fits = re.fullmatch(r"[A-Za-z_]\w{0,99}", name, re.ASCII) and not name.endswith(OF_WORDS)
+        fits = re.fullmatch(r"[A-Za-z_]\w{0,99}", name, re.ASCII) and not name.endswith(ENDINGS)
         if not fits or not parts.hostname:
             raise MilvusError(
                 f"{given}: not an address of the form http://HOST:PORT/NAME, where NAME has "
@@ -110,7 +116,9 @@ class Connection:
             with _counting:
                 _embedded[address.uri] += 1
         try:
-            self._client = MilvusClient(address.uri, token=token, timeout=CONNECT_SECONDS)
+            self._client = MilvusClient(
+                address.uri, token=token, timeout=CONNECT_SECONDS, grpc_options=CALM
+            )
             version = str(self._client.get_server_version(timeout=CONNECT_SECONDS))
             check_version(address, version)
         except MilvusError:

@@ -152,7 +152,7 @@ def create_collections(connection: Connection, dimension: int | None, search: st
         if search == APPROXIMATE:
             kind = {"index_type": "HNSW", "params": HNSW}
         indexes.add_index(MEANING, metric_type="IP", **kind)
-    _replace_collection(connection, passages, schema, indexes)
+    replace_collection(connection, passages, schema, indexes)
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
     indexes = client.prepare_index_params()
     schema.add_field(WORD, DataType.VARCHAR, max_length=LONGEST_BYTES, is_primary=True)
@@ -161,10 +161,11 @@ def create_collections(connection: Connection, dimension: int | None, search: st
     schema.add_field(ABOUT, DataType.VARCHAR, max_length=LONGEST_BYTES)
     schema.add_field(UNUSED, DataType.FLOAT_VECTOR, dim=len(NO_VECTOR))
     indexes.add_index(UNUSED, index_type="FLAT", metric_type="IP")
-    _replace_collection(connection, words, schema, indexes)
+    replace_collection(connection, words, schema, indexes)
 
 
-def _replace_collection(connection: Connection, name: str, schema: Any, indexes: Any) -> None:
+def replace_collection(connection: Connection, name: str, schema: Any, indexes: Any) -> None:
+    """Create an empty collection and load it; what lay there under its name goes."""
     if connection.read("has_collection", name):
         connection.write("drop_collection", name)
     connection.write("create_collection", name, schema=schema, consistency_level="Strong")

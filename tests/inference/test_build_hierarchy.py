@@ -277,6 +277,34 @@ def test_evaluate_answers_from_the_hierarchy(
     assert settings["hierarchy"] == str(tmp_path / "h")
 
 
+def test_a_hierarchy_searched_in_milvus_answers_the_same(
+    build: Run, engines: list[ScriptedEngine], backbone: Path, run: Run, tmp_path: Path
+) -> None:
+    pytest.importorskip("milvus_lite", reason="the extra `milvus` is not installed")
+    index = ("--index", tmp_path / "index.db")
+    build(*PASSAGES[:1], more=index)
+    build(*PASSAGES)
+    record = QuestionRecord("q", "Where was Ben born?", "Oslo")
+    write_records(tmp_path / "questions.jsonl", [record])
+
+    def answered(name: str, *more: object) -> list[Any]:
+        run(
+            inference.evaluate.main, "--loop", "th_rag", "--dataset", tmp_path / "questions.jsonl",
+            "--ras", "none", "--backbone", backbone,
+            "--engine", "transformers", "--dtype", "float32", "--max-answer-tokens", 3,
+            "--hierarchy", tmp_path / "h", "--traversal", "embedding", "--out", tmp_path / name,
+            *more,
+        )  # fmt: skip
+        trace = json.loads((tmp_path / name / "traces.jsonl").read_text())
+        return [trace["answer"], trace["steps"], trace["graph"]]
+
+    with pytest.raises(SystemExit, match=r"build_hierarchy\.py with --index"):
+        answered("stale", *index)
+    # Brought up to the folder without a document more.
+    build(more=index)
+    assert answered("milvus", *index) == answered("memory")
+
+
 def test_ask_chooses_topics_through_a_constrained_backbone(
     build: Run, engines: list[ScriptedEngine], backbone: Path, run: Run, tmp_path: Path
 ) -> None:

@@ -169,6 +169,31 @@ def test_an_index_grows_by_what_is_new(
     }
 
 
+def test_propositions_searched_in_milvus_answer_the_same(
+    build: Run,
+    engines: list[ScriptedEngine],
+    components: dict[str, Path],
+    folder: Path,
+    run: Run,
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("milvus_lite", reason="the extra `milvus` is not installed")
+    index = ("--index", tmp_path / "index.db")
+    named = ("--propositions", tmp_path / "index", "--top-k", 20, "--ras", "none")
+    build("--limit", 120, *index)
+    build()
+    with pytest.raises(SystemExit, match=r"other texts.*build_propositions\.py with --index"):
+        evaluate(run, folder, components, tmp_path / "old", "t2rag", *named, *index)
+    assert build(*index)["added now"] == 0
+    for name, more in {"memory": (), "milvus": index}.items():
+        assert evaluate(run, folder, components, tmp_path / name, "t2rag", *named, *more)["n"] == 12
+
+    def seen(name: str) -> list[Any]:
+        return [(row["id"], row["answer"], row["steps"]) for row in traces(tmp_path / name)]
+
+    assert seen("milvus") == seen("memory")
+
+
 def test_triples_by_a_prompted_model(
     build: Run, engines: list[ScriptedEngine], components: dict[str, Path], world: GoldWorld
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,11 @@ def test_evaluate_answers_from_the_knowledge_base(
     trace = json.loads((tmp_path / "out" / "traces.jsonl").read_text())
     assert ["Ada", "place of birth", "Rome"] in trace["graph"]
     assert "p1" in {passage["id"] for passage in trace["steps"][0]["passages"]}
+    if find_spec("milvus_lite"):
+        index = ("--index", tmp_path / "index.db", "--out", tmp_path / "milvus")
+        run(inference.evaluate.main, *arguments, "--kb", tmp_path / "kb", *index)
+        there = json.loads((tmp_path / "milvus" / "traces.jsonl").read_text())
+        assert (there["answer"], there["steps"]) == (trace["answer"], trace["steps"])
     with pytest.raises(SystemExit) as stop:
         run(inference.evaluate.main, *arguments)
     assert "--kb" in str(stop.value)

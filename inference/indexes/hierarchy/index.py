@@ -10,9 +10,12 @@ import numpy as np
 from inference.indexes.hierarchy.build import called_names, check_store, placed_facts
 from inference.indexes.hierarchy.graph import NameFinder, TopicGraph, linked_rows
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
+from inference.retrieval.milvus_client import is_milvus
+from inference.retrieval.milvus_vectors import VectorCollection, open_collection
 from inference.retrieval.open_retriever import RANK_CONSTANT
 from inference.retrieval.passages import Passage, Rows, best_rows, clean_queries
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
+from models.formats.prompts import passage_text
 from models.formats.triples import Triple
 
 NEAREST_SENTENCES = 200
@@ -65,14 +68,20 @@ class HierarchyIndex:
         self.sentences = sentences
         self.documents = documents
         self._vectors = vectors
+        self._collection: VectorCollection | None = None
 
     @classmethod
-    def load(cls, folder: Path, encoder: SentenceEncoder) -> "HierarchyIndex":
+    def load(
+        cls, folder: Path, encoder: SentenceEncoder, place: str | Path | None = None
+    ) -> "HierarchyIndex":
         """Read what `build_hierarchy.py` wrote.
+
+        place: of the corpus's index; where it is one of Milvus, sentences are searched there.
 
         Raises:
             HierarchyError: none there, not finished, without a fact, or of another format.
             IndexMismatchError: built with another encoder; names both.
+            MilvusError: as `keep_vectors_in`.
         """
         store = HierarchyStore(folder)
         try:
@@ -89,9 +98,12 @@ class HierarchyIndex:
                     f"{folder}: no fact in {counts['documents']} documents: is this a trained "
                     "indexing model?"
                 )
-            return cls._read(store, encoder)
+            index = cls._read(store, encoder)
         finally:
             store.close()
+        if is_milvus(place):
+            index.keep_vectors_in(place)
+        return index
 
     @classmethod
     def _read(cls, store: HierarchyStore, encoder: SentenceEncoder) -> "HierarchyIndex":
@@ -110,10 +122,25 @@ class HierarchyIndex:
         vectors_of_all = (own, labels[0], labels[1])
         return cls(graph, encoder, sentences, vectors_of_all, list(chunks.values()))
 
+    def keep_vectors_in(self, place: object, renew: bool = False) -> None:
+        """Search sentences in Milvus from now on, put there if they are not there yet.
+
+        Topics stay in memory. Of more than 16,384 sentences a question is compared with the
+        nearest 16,384. place, renew, raises: see `open_collection`.
+        """
+        texts = [passage_text(chunk.title, text) for text, chunk in self.sentences]
+        own, topics, subtopics = self._vectors
+        self._collection = open_collection(
+            place, "sentences", texts, lambda: own, self.encoder, renew
+        )
+        self._vectors = (own[:0], topics, subtopics)
+
     def score(self, question: str) -> ScoredQuestion:
         """Compare a question with everything, once for all steps of an answer."""
         [vector] = self.encoder.encode(clean_queries([question]))
         sentences, topics, subtopics = (vectors @ vector for vectors in self._vectors)
+        if self._collection is not None:
+            sentences = self._collection.similarities(vector)
         nearest = best_rows(sentences, NEAREST_SENTENCES)
         named = self._names.find(question)
         return ScoredQuestion(sentences, topics, subtopics, tuple(nearest), named)

@@ -18,7 +18,9 @@ from inference.indexes.knowledge_base.entries import (
     write_entries,
 )
 from inference.retrieval.dense import DenseRetriever
-from inference.retrieval.passages import Passage
+from inference.retrieval.milvus_client import is_milvus
+from inference.retrieval.milvus_vectors import VectorCollection, open_collection
+from inference.retrieval.passages import Passage, clean_queries
 from models.files.sentence_encoder import SentenceEncoder
 from models.formats.fields import FieldReader
 from models.formats.prompts import passage_text
@@ -106,20 +108,34 @@ class EntryHit:
 class KnowledgeBase:
     """Entries and the retriever over their conditions (Tri-RAG §III-C, eq. 14 and 15).
 
-    about: what it was built with, and counts of everything kept, merged and dropped.
+    about: what it was built with, and counts of everything kept, merged and dropped. collection:
+    of the conditions' vectors, where they are searched in Milvus.
     """
 
     entries: list[Entry]
     retriever: DenseRetriever
     about: dict[str, Any] = field(default_factory=dict)
+    collection: VectorCollection | None = None
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[EntryHit]]:
         """Return the entries whose conditions are closest to each query, best first."""
-        found = self.retriever.search(queries, top_k)
-        return [
-            [EntryHit(self.entries[int(hit.passage.id)], hit.score) for hit in hits]
-            for hits in found
-        ]
+        if not queries:
+            return []
+        vectors = self.retriever.encoder.encode(clean_queries(queries))
+        index = self.retriever.index if self.collection is None else self.collection
+        found = index.nearest(vectors, top_k)
+        return [[EntryHit(self.entries[row], score) for row, score in ranking] for ranking in found]
+
+    def keep_vectors_in(self, place: object, renew: bool = False) -> None:
+        """Search in Milvus from now on, where the vectors are put if they are not there yet.
+
+        Nothing can be added then. place, renew, raises: see `open_collection`.
+        """
+        conditions = [entry.condition for entry in self.entries]
+        retriever = self.retriever
+        self.collection = open_collection(
+            place, "conditions", conditions, retriever.index.vectors, retriever.encoder, renew
+        )
 
     def save(self, folder: Path) -> None:
         """Write entries, index and counts into FOLDER/base, whole or not at all."""
@@ -130,12 +146,17 @@ class KnowledgeBase:
                 json.dump(self.about, handle, indent=2, ensure_ascii=False)
 
     @classmethod
-    def load(cls, folder: Path, encoder: SentenceEncoder) -> "KnowledgeBase":
+    def load(
+        cls, folder: Path, encoder: SentenceEncoder, place: str | Path | None = None
+    ) -> "KnowledgeBase":
         """Read what `save` wrote.
+
+        place: of the corpus's index; where it is one of Milvus, the vectors are searched there.
 
         Raises:
             KnowledgeBaseError: no knowledge base there.
             IndexMismatchError: its conditions were embedded with another encoder; names both.
+            MilvusError: as `keep_vectors_in`.
         """
         base = folder / BASE_FOLDER
         if not is_built(folder):
@@ -147,7 +168,10 @@ class KnowledgeBase:
         entries = list(read_entries(base / ENTRIES_FILE))
         passages = condition_passages(entries)
         retriever = DenseRetriever.load(base / INDEX_FOLDER, passages, encoder)
-        return cls(entries, retriever, about)
+        knowledge_base = cls(entries, retriever, about)
+        if is_milvus(place):
+            knowledge_base.keep_vectors_in(place)
+        return knowledge_base
 
 
 def is_built(folder: Path) -> bool:

@@ -16,6 +16,8 @@ from inference.indexes.propositions.parts import (
     read_part,
     write_part,
 )
+from inference.retrieval.milvus_client import is_milvus
+from inference.retrieval.milvus_vectors import VectorCollection, open_collection
 from inference.retrieval.passages import Passage, Retriever, clean_queries
 from inference.retrieval.vectors import VectorIndex
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
@@ -78,7 +80,7 @@ class PropositionIndex:
         self.encoder = encoder
         self.documents: dict[str, str] = {}
         self.table = PropositionTable()
-        self._vectors = VectorIndex(encoder.dimension)
+        self._vectors: VectorIndex | VectorCollection = VectorIndex(encoder.dimension)
 
     @property
     def propositions(self) -> list[Proposition]:
@@ -98,6 +100,7 @@ class PropositionIndex:
 
         Returns the addition, for `write_part`. Raises ValueError for an id that is there already.
         """
+        assert isinstance(self._vectors, VectorIndex)
         new = self._enter(documents)
         vectors = self.encoder.encode([proposition.text for proposition in new])
         self._vectors.add(vectors)
@@ -121,7 +124,18 @@ class PropositionIndex:
 
         Best first; equal ones in the index's order. No more than `depth`.
         """
-        return self._vectors.search(vectors, depth)
+        return self._vectors.nearest(vectors, depth)
+
+    def keep_vectors_in(self, place: object, renew: bool = False) -> None:
+        """Search in Milvus from now on, where the vectors are put if they are not there yet.
+
+        Nothing can be added then. place, renew, raises: see `open_collection`.
+        """
+        assert isinstance(self._vectors, VectorIndex)
+        texts = [proposition.text for proposition in self.propositions]
+        self._vectors = open_collection(
+            place, "propositions", texts, self._vectors.vectors, self.encoder, renew
+        )
 
     def save_part(self, folder: Path, part: Part, extractor: str) -> None:
         """Write an addition beside the earlier ones."""
@@ -142,7 +156,7 @@ class PropositionIndex:
         expected = about_of(encoder, extractor or "")
         if extractor is None:
             del expected["extractor"]
-        index = cls(encoder)
+        index, vectors = cls(encoder), VectorIndex(encoder.dimension)
         for path in part_folders(folder):
             part = read_part(path, expected)
             new = index._enter(part.documents)
@@ -151,15 +165,20 @@ class PropositionIndex:
                     f"{path}: {len(new)} propositions have vectors of the form "
                     f"{part.vectors.shape}. {REMEDY}"
                 )
-            index._vectors.add(part.vectors)
+            vectors.add(part.vectors)
+        index._vectors = vectors
         return index
 
 
-def open_index(folder: Path, encoder: SentenceEncoder) -> PropositionIndex:
+def open_index(
+    folder: Path, encoder: SentenceEncoder, place: str | Path | None = None
+) -> PropositionIndex:
     """Return the index of a folder, to answer from.
 
-    Raises PropositionIndexError where it holds none, or none with a proposition, and what
-    `PropositionIndex.load` raises.
+    place: of the corpus's index; where it is one of Milvus, the vectors are searched there.
+
+    Raises PropositionIndexError where the folder holds none, or none with a proposition, and what
+    `PropositionIndex.load` and `keep_vectors_in` raise.
     """
     index = PropositionIndex.load(folder, encoder)
     if not index.propositions:
@@ -167,6 +186,8 @@ def open_index(folder: Path, encoder: SentenceEncoder) -> PropositionIndex:
             f"{folder}: holds no proposition. Run inference/build_propositions.py, or run it again "
             "where it was interrupted"
         )
+    if is_milvus(place):
+        index.keep_vectors_in(place)
     return index
 
 
