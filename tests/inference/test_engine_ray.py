@@ -3,8 +3,10 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -113,6 +115,36 @@ async def test_an_engine_that_dies_costs_a_retry(engine: Engine, tmp_path: Path)
     told = await texts(engine, *prompts)
     assert [text.partition(": ")[2] for text in told] == prompts
     assert (await restarted(engine, before + 2)) == before + 2
+
+
+async def test_an_engine_that_was_started_again_unnoticed_is_opened_first(
+    cluster: str, backbone: Path
+) -> None:
+    pool = echo_pool(backbone, ray_address=cluster)
+    [actor] = pool._pool.actors
+    await texts(pool, "first")
+    watchers, pool._watchers = pool._watchers, []
+    for task in watchers:
+        task.cancel()
+    await asyncio.gather(*watchers, return_exceptions=True)
+    ray.kill(actor, no_restart=False)
+    await started_again(actor)
+    for heard in (None, print):
+        [done] = await pool.generate([Request(prompt="second", on_text=heard)])
+        assert done.text.endswith("second")
+    assert (await pool.health()).restarts == 1
+    await pool.close()
+
+
+async def started_again(actor: Any) -> None:
+    """Wait until an actor that was killed runs without an engine."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        with suppress(ray.exceptions.RayActorError):
+            if not (await actor.health.remote()).ok:
+                return
+        await asyncio.sleep(0.2)
+    raise AssertionError("it was not started again")
 
 
 async def restarted(engine: Engine, times: int) -> int:

@@ -73,6 +73,11 @@ class Opened:
     versions: dict[str, str]
 
 
+@dataclass(frozen=True)
+class NotOpen:
+    """The answer of an actor that Ray has started again and whose engine is not open yet."""
+
+
 # A folder's pieces by its fingerprint: names of files, and references to bytes in Ray's store.
 Sent = Mapping[str, Sequence[tuple[str, Any]]]
 
@@ -112,16 +117,17 @@ class EngineActor:
             return Failure.of(EngineError(said))
         return Opened(platform.node(), os.getpid(), package_versions())
 
-    async def answer(self, request: Request) -> Completion | Failure:
+    async def answer(self, request: Request) -> Completion | Failure | NotOpen:
         """Return the completion of a request."""
-        assert self._engine is not None
+        if self._engine is None:
+            return NotOpen()
         try:
             [done] = await self._engine.generate([request])
         except Exception as error:
             return _failed(error)
         return done
 
-    async def write(self, request: Request) -> AsyncIterator[str | Completion | Failure]:
+    async def write(self, request: Request) -> AsyncIterator[str | Completion | Failure | NotOpen]:
         """Yield the pieces of a text as they are written, and then what `answer` returns."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
         task = asyncio.create_task(self.answer(replace(request, on_text=pieces.put_nowait)))

@@ -19,7 +19,7 @@ from inference.engines.contract import (
     Health,
     Request,
 )
-from inference.engines.ray.actor import Build
+from inference.engines.ray.actor import Build, NotOpen
 from inference.engines.ray.dispatch import (
     MOST_DEATHS_ALONE,
     Dispatcher,
@@ -140,6 +140,11 @@ class RayEngine:
                 continue
             finally:
                 self._dispatcher.leave(seat, ticket)
+            if isinstance(outcome, NotOpen):
+                # It died before it was sent this request, and nobody had noticed yet.
+                if seat.restarts == life:
+                    self._dispatcher.died(seat)
+                continue
             if isinstance(outcome, Failure):
                 raise outcome.error()
             return outcome
@@ -150,7 +155,7 @@ class RayEngine:
 
     async def _ask(
         self, actor: Any, request: Request, listener: Listener | None
-    ) -> Completion | Failure:
+    ) -> Completion | Failure | NotOpen:
         import ray
 
         if listener is None:
