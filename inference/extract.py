@@ -10,12 +10,13 @@ import argparse
 import asyncio
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
 from common.commands import command_parser
+from common.files import atomic_write
 from common.tables import emit_json, print_table
 from evaluation.component_scores import score_triples
 from inference.engines.contract import READER_ADAPTER, T2T_ADAPTER
@@ -35,10 +36,12 @@ from inference.opening.components import Component, open_helper
 from inference.opening.engine import build_engine
 from inference.opening.extractors import open_extractor, open_focused_extractor
 from inference.opening.loop_options import checkpoint_or_none
-from inference.retrieval.passages import EmptyCorpusError, Passage, load_corpus
+from inference.retrieval.corpus import MappedCorpus
+from inference.retrieval.passages import EmptyCorpusError, Passage
 from models.formats.passages import AskedPassage
 from models.formats.prompts import passage_text
-from models.formats.records import TriplesSample, read_records, write_records
+from models.formats.records import TriplesSample, read_records, record_line, write_records
+from models.formats.triples import Triple
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,22 +73,27 @@ def _parser() -> argparse.ArgumentParser:
 
 async def extract_corpus(
     extractor: TripleExtractor, passages: Sequence[Passage], batch_size: int
-) -> list[TriplesSample]:
-    """Extract in order; several batches wait at the engine, so that it can sort by length."""
+) -> AsyncIterator[list[TriplesSample]]:
+    """Yield what is extracted in order, in parts: several batches wait at the engine, so that it
+    can sort them by length."""
 
     async def extract_one(passage: Passage) -> TriplesSample:
         [triples] = await extractor.extract([passage])
         return TriplesSample(passage.id, passage_text(passage.title, passage.text), triples)
 
-    parts = read_each(passages, extract_one, "extract", "passages", 8 * batch_size)
-    return [sample async for part in parts for sample in part]
+    async for part in read_each(passages, extract_one, "extract", "passages", 8 * batch_size):
+        yield part
 
 
-def read_texts(arguments: argparse.Namespace) -> tuple[list[Passage], list[TriplesSample]]:
-    """Return what to read, and the gold triples of each text where there are any."""
+def read_texts(arguments: argparse.Namespace) -> tuple[Sequence[Passage], list[TriplesSample]]:
+    """Return what to read, and the gold triples of each text where there are any.
+
+    Of a corpus a passage is read from its file when it is its turn.
+    """
     limit = arguments.limit
     if arguments.corpus:
-        return list(itertools.islice(load_corpus(arguments.corpus), limit)), []
+        corpus = MappedCorpus.open(arguments.corpus)
+        return (corpus if limit is None else corpus[:limit]), []
     gold = list(itertools.islice(read_records(arguments.samples, TriplesSample), limit))
     if not gold:
         raise EmptyCorpusError(f"{arguments.samples}: there is no sample in it")
@@ -93,12 +101,12 @@ def read_texts(arguments: argparse.Namespace) -> tuple[list[Passage], list[Tripl
 
 
 def gold_figures(
-    samples: Sequence[TriplesSample], gold: Sequence[TriplesSample]
+    triples: Sequence[Sequence[Triple]], gold: Sequence[TriplesSample]
 ) -> dict[str, float]:
     """Return exact precision, recall and F1 over all triples, by name; nothing without gold."""
     if not gold:
         return {}
-    scores = score_triples([s.triples for s in samples], [s.triples for s in gold])
+    scores = score_triples(triples, [sample.triples for sample in gold])
     return {f"exact_{name}": value for name, value in scores.exact.as_dict().items()}
 
 
@@ -163,15 +171,19 @@ async def _run(arguments: argparse.Namespace) -> dict[str, object]:
     extractor = open_extractor(engine, component, arguments.cache, arguments.constrain)
     start, cached = time.perf_counter(), len(extractor.cache)
     try:
-        samples = await extract_corpus(extractor, passages, _at_once(arguments))
-        write_records(arguments.out, samples)
+        count, scored = 0, []
+        with atomic_write(arguments.out) as handle:
+            async for part in extract_corpus(extractor, passages, _at_once(arguments)):
+                handle.writelines(map(record_line, part))
+                count += sum(len(sample.triples) for sample in part)
+                scored += [sample.triples for sample in part if gold]
         return {
-            "passages": len(samples),
+            "passages": len(passages),
             "extracted_now": len(extractor.cache) - cached,
-            "triples": sum(len(sample.triples) for sample in samples),
+            "triples": count,
             "malformed_in_cache": extractor.cache.malformed(),
             "seconds": time.perf_counter() - start,
-            **gold_figures(samples, gold),
+            **gold_figures(scored, gold),
         }
     finally:
         await engine.close()

@@ -319,12 +319,17 @@ def read_numbered(
                 yield number, record
 
 
+def record_line(record: Record) -> str:
+    """Return a record as a line of JSON Lines, its end included."""
+    return json.dumps(record.to_json(), ensure_ascii=False) + "\n"
+
+
 def write_records(path: str | Path, records: Iterable[Record]) -> int:
     """Write records as JSON Lines, the file whole or not at all; returns how many."""
     count = 0
     with atomic_write(path) as handle:
         for record in records:
-            handle.write(json.dumps(record.to_json(), ensure_ascii=False) + "\n")
+            handle.write(record_line(record))
             count += 1
     logger.info("wrote %d records to %s", count, path)
     return count

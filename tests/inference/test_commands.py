@@ -4,6 +4,7 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,11 @@ import inference.ask
 import inference.evaluate
 import inference.extract
 from inference.engines.contract import EngineError
+from inference.indexes.extraction import TripleExtractor
 from inference.loops.ras import RasLoop
 from inference.loops.trace import Trace, TraceStep
 from inference.opening.arguments import command, positive_int
+from inference.retrieval.corpus import MappedCorpus
 from inference.retrieval.passages import Passage
 from inference.runs.scores import scored_trace
 from models.formats.records import (
@@ -238,6 +241,38 @@ def test_extract_scores_samples_with_gold(
     assert (written.id, written.text) == ("a", text)
     again = ("--samples", tmp_path / "out.jsonl", "--out", tmp_path / "again.jsonl")
     assert run(inference.extract.main, *again, "--t2t", components[3])["exact_f1"] == 1.0
+
+
+def test_extract_reads_a_corpus_as_its_turn_comes_and_writes_in_order(
+    components: tuple[Path, ...], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passages = [PassageRecord(f"p{n}", f"Ada {n}", "Ada was born in Rome.") for n in range(40)]
+    write_records(tmp_path / "corpus.jsonl", passages)
+    read: list[int] = []
+    line = MappedCorpus._line
+
+    def line_of(corpus: MappedCorpus, row: int) -> tuple[str, bytes]:
+        read.append(row)
+        return line(corpus, row)
+
+    monkeypatch.setattr(MappedCorpus, "_line", line_of)
+    asked: list[int] = []
+    extract = TripleExtractor.extract
+
+    async def noted(extractor: TripleExtractor, passages: list[Passage]) -> Any:
+        asked.append(len(read))
+        return await extract(extractor, passages)
+
+    monkeypatch.setattr(TripleExtractor, "extract", noted)
+    given = ("--corpus", tmp_path / "corpus.jsonl", "--max-batch-size", 1)
+    out = tmp_path / "triples.jsonl"
+    counts = run(inference.extract.main, *given, "--out", out, "--t2t", components[3])
+    assert (counts["passages"], read) == (40, list(range(40)))
+    # Eight batches of one passage are at work together.
+    assert asked == [8 * (n // 8 + 1) for n in range(40)]
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == [
+        passage.id for passage in passages
+    ]
 
 
 def test_extract_calls_the_model_once_a_passage_and_component(
