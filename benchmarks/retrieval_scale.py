@@ -10,24 +10,19 @@ stand for the encoder's in all that is dense. The last line of the output is one
 
 import argparse
 import json
-import socket
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from benchmarks.harness.milvus import milvus_server
 from benchmarks.harness.processes import (
     PartResult,
     PartRunner,
     benchmark_parser,
-    environment,
     resident_bytes,
 )
 from benchmarks.workers.retrieval import BACKENDS, CORPUS_FILE, SERVER, SETTINGS_FILE
@@ -42,7 +37,6 @@ from models.formats.records import PassageRecord, read_records, write_records
 SIZES = (10_000, 100_000)
 # Entities of one world, each of which has a passage.
 WORLD = 20_000
-STARTING_SECONDS = 60.0
 BUILD_COLUMNS = ("lexical_build_seconds", "lexical_build_cpu_seconds", "dense_build_seconds",
                  "dense_build_cpu_seconds", "bytes_on_disk", "build_peak_mib")  # fmt: skip
 SEARCH_COLUMNS = ("open_seconds", "resident_mib", "own_mib", "server_mib",
@@ -71,34 +65,6 @@ def write_corpus(out: Path, size: int, corpora: Sequence[Path]) -> dict[str, int
 
     write_records(out, passages())
     return counts
-
-
-@contextmanager
-def milvus_server(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """Run a Milvus server over a folder until the block ends; gives its address and process."""
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        port = opened.getsockname()[1]
-    given = ["--data-dir", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-    command = [sys.executable, "-m", "milvus_lite", "server", *given]
-    silent = subprocess.DEVNULL
-    process = subprocess.Popen(command, env=environment(1), stdout=silent, stderr=silent)
-    try:
-        _wait_for(process, port)
-        yield f"http://127.0.0.1:{port}", psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _wait_for(process: "subprocess.Popen[bytes]", port: int) -> None:
-    end = time.monotonic() + STARTING_SECONDS
-    while time.monotonic() < end and process.poll() is None:
-        with socket.socket() as opened:
-            if opened.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise RuntimeError(f"no Milvus server at port {port}: it ended, or was too slow to start")
 
 
 def measure(folder: Path, backend: str, runner: PartRunner) -> dict[str, Any]:

@@ -81,6 +81,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.retrieval_key",
         "benchmarks.retrieval_recall",
         "benchmarks.retrieval_scale",
+        "benchmarks.retrieval_places",
         "benchmarks.sentence_ranking",
         "benchmarks.reading",
         "benchmarks.perfect_extraction",

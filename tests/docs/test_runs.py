@@ -108,7 +108,8 @@ EXCUSES = (
         Excuse("benchmarks/README.md", f"python benchmarks/{name}.py", MINUTES,
                f"tests/benchmarks/test_{name}.py")
         for name in ("graph_width", "retrieval_key", "data_builds", "hierarchy",
-                     "sentence_ranking", "save_stall", "record", "retrieval_scale")
+                     "sentence_ranking", "save_stall", "record", "retrieval_scale",
+                     "retrieval_places")
     ),
     Excuse("benchmarks/README.md", "python benchmarks/results_page.py", "writes into the project",
            "tests/benchmarks/test_results_page.py"),
