@@ -18,7 +18,7 @@ from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.parts.graph import build_subgraph
 from models.parts.graph_encoder import GraphEncoderConfig
 from models.processors.ras import EncodedSample
-from training.outcomes.drawn import DrawnCall
+from training.recipe.drawn import DrawnCall
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.samples import (
     TrainingSample,

@@ -16,10 +16,10 @@ from models.formats.records import RasSample, read_records, write_records
 from models.formats.trajectories import ModelCall, Trajectory
 from models.parts.objective import ObjectiveKind
 from tests.inference.rollout_material import write_material
-from training.outcomes.drawn import DrawnCall, DrawnPair, OutcomeError, leave_one_out, read_drawn
-from training.outcomes.likelihood import check_likelihoods
+from training.recipe.drawn import DrawnCall, DrawnPair, OutcomeError, leave_one_out, read_drawn
 from training.recipe.settings import ConfigError, RasSettings, load_config
 from training.run.arguments import training_arguments
+from training.run.likelihood import check_likelihoods
 from training.run.runner import run_training
 from training.train_ras import prepare
 

@@ -19,10 +19,10 @@ from transformers import (
 
 from models.parts.objective import OutcomeLoss
 from training.loop.guards import DataWorkerError, StepGuard
+from training.loop.outcomes import course_of, has_lost, items_of
 from training.loop.preemption import WorkerSignals
 from training.loop.sampler import LengthGroupedSampler
 from training.loop.schedule import Clock, build_scheduler
-from training.outcomes.course import course_of, has_lost, items_of
 from training.recipe.samples import SampleSet, data_hash
 from training.recipe.settings import TrainSettings
 from training.saving import zero

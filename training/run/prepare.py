@@ -8,11 +8,11 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from training.outcomes.likelihood import check_likelihoods, without_dropout
-from training.outcomes.samples import DrawnCollator
+from training.recipe.drawn_samples import DrawnCollator
 from training.recipe.recipe import Recipe, SettingsT, encode_data
 from training.recipe.samples import SampleSet, SourceT
 from training.recipe.settings import ConfigError, T2TSettings
+from training.run.likelihood import check_likelihoods, without_dropout
 from training.run.validation import Validator, make_validator
 from training.saving.checkpoints import resume_folder
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from models.parts.objective import OutcomeLoss
-from training.outcomes.drawn import OutcomeError
+from training.recipe.drawn import OutcomeError
 
 CHECKED = 16
 AT_ONCE = 4

@@ -11,7 +11,7 @@ import torch
 
 from models.parts.loss import IGNORE_INDEX
 from models.parts.objective import Outcomes
-from training.outcomes.drawn import DrawnCall, DrawnPair
+from training.recipe.drawn import DrawnCall, DrawnPair
 from training.recipe.samples import FILLING_ID, Batch, Collator, TrainingSample
 
 
