@@ -35,6 +35,7 @@ from models.parts.adapters import (
     trainable_bytes,
 )
 from models.parts.loss import unwrapped
+from models.parts.objective import OutcomeLoss, Outcomes
 
 # What config.json says of a component beside its settings.
 IDENTITY = ("component", "backbone_id", "format_version")
@@ -136,6 +137,7 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
         model: the backbone, PEFT-wrapped where adapters train.
         settings: the component's own; `config` is the backbone's.
         identity: `backbone_id` of the backbone.
+        outcome_loss: the objective of batches that come with outcomes; None: there are none.
     """
 
     # transformers.Trainer then hands num_items_in_batch to forward.
@@ -151,6 +153,7 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
         self.model = model
         self.settings = config
         self.identity = identity
+        self.outcome_loss: OutcomeLoss | None = None
         if config.has_adapter and self.backbone.dtype != torch.float32:
             leave_casting_to_autocast(model)
             use_cpu_lora(model)
@@ -271,6 +274,7 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
         attention_mask: Tensor,
         labels: Tensor,
         num_items_in_batch: Tensor | int | None = None,
+        outcomes: Outcomes | None = None,
     ) -> CausalLMOutput:
         """Compute the token-weighted loss of a batch for a causal backbone.
 
@@ -278,12 +282,16 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
             input_ids, attention_mask: [B, T].
             labels: [B, T] aligned with input_ids, -100 outside the label.
             num_items_in_batch: label tokens of the whole optimizer step.
+            outcomes: of labels that were drawn; the loss is then that of `outcome_loss`.
 
         Returns:
             `loss`; `logits` of the label positions alone [L, vocabulary], none while training.
         """
         inputs = {"input_ids": input_ids, **self.prompt_inputs()}
-        return causal_loss(self.model, attention_mask, labels, num_items_in_batch, **inputs)
+        return causal_loss(
+            self.model, attention_mask, labels, num_items_in_batch, outcomes, self.outcome_loss,
+            **inputs,
+        )  # fmt: skip
 
     def prompt_inputs(self) -> dict[str, Any]:
         """Return what a learned prompt adds to the backbone's inputs."""

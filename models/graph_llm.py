@@ -17,6 +17,7 @@ from models.files.checkpoint import CONFIG_FILE
 from models.parts.adapters import backbone_autocast, causal_loss
 from models.parts.graph import GraphBatch
 from models.parts.graph_encoder import GraphEncoder, GraphEncoderConfig
+from models.parts.objective import Outcomes
 from models.processors.ras import RasProcessor
 
 COMPONENT = "ras"
@@ -120,6 +121,7 @@ class GraphLLM(ComponentModel[GraphLLMConfig]):
         labels: Tensor | None = None,
         graph: GraphBatch | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        outcomes: Outcomes | None = None,
     ) -> CausalLMOutput:
         """Token-weighted loss of a batch (RAS §3.4).
 
@@ -130,13 +132,15 @@ class GraphLLM(ComponentModel[GraphLLMConfig]):
             labels: [B, T] aligned with input_ids, -100 outside the label.
             graph: the batch's graphs; needed where the model has a graph encoder.
             num_items_in_batch: label tokens of the whole optimizer step; None: of this batch.
+            outcomes: of labels that were drawn; the loss is then that of `outcome_loss`.
         """
         if labels is None:
             raise ValueError("GraphLLM.forward needs labels; use generate to predict")
         embeds = self.embed_inputs(input_ids, attention_mask, graph)
         return causal_loss(
-            self.model, attention_mask, labels, num_items_in_batch, inputs_embeds=embeds
-        )
+            self.model, attention_mask, labels, num_items_in_batch, outcomes, self.outcome_loss,
+            inputs_embeds=embeds,
+        )  # fmt: skip
 
     def embed_inputs(
         self, input_ids: Tensor, attention_mask: Tensor | None, graph: GraphBatch | None

@@ -19,6 +19,7 @@ from models.component import ComponentConfig, ComponentModel
 from models.files.backbone import backbone_id, load_backbone, load_tokenizer
 from models.files.checkpoint import check_backbone, read_component_config
 from models.parts.loss import IGNORE_INDEX
+from models.parts.objective import Outcomes
 from models.processors.passages import TextToTriplesProcessor
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class TextToTriples(ComponentModel[TextToTriplesConfig]):
         attention_mask: Tensor,
         labels: Tensor,
         num_items_in_batch: Tensor | int | None = None,
+        outcomes: Outcomes | None = None,
     ) -> CausalLMOutput:
         """Compute the token-weighted loss of a batch.
 
@@ -74,13 +76,16 @@ class TextToTriples(ComponentModel[TextToTriplesConfig]):
             labels: causal: [B, T] aligned with input_ids, -100 outside the label;
                 encoder-decoder: [B, target length], -100 on padding.
             num_items_in_batch: label tokens of the whole optimizer step.
+            outcomes: of labels that were drawn, causal alone; see `ComponentModel.forward`.
 
         Returns:
             `loss`; `logits` of the label positions alone [L, vocabulary] for a causal model (none
             while training), [B, target length, vocabulary] for an encoder-decoder one.
         """
         if not self.settings.is_encoder_decoder:
-            return super().forward(input_ids, attention_mask, labels, num_items_in_batch)
+            return super().forward(input_ids, attention_mask, labels, num_items_in_batch, outcomes)
+        if outcomes is not None:
+            raise ValueError("an encoder-decoder model learns by imitation alone")
         output = self.model(input_ids=input_ids, attention_mask=attention_mask, labels=labels)
         if num_items_in_batch is None:
             return CausalLMOutput(loss=output.loss, logits=output.logits)

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from models.formats.records import HelperTask, InstructionSample
 from models.helper import Helper, HelperConfig
+from training.recipe.objective import ObjectiveName
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.settings import ConfigError, T2TSettings
 from training.run.prepare import prepare as prepare_recipe
@@ -38,6 +39,19 @@ class HelperRecipe(Recipe[T2TSettings, InstructionSample]):
         """
         task = only_task(records) if records else ANY_TASK
         return HelperConfig(**shared_values(HelperConfig, settings.model), task=task)
+
+    def check(self, settings: T2TSettings) -> None:
+        """Refuse outcomes without validation samples, whose task is the helper's.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        if settings.objective.kind is not ObjectiveName.imitation and not settings.data.dev:
+            raise ConfigError("objective.kind: name samples of the helper's task in data.dev")
+
+    def adapter_name(self, config: HelperConfig) -> str:
+        """Return what trajectories call the helper: its task."""
+        return config.task
 
     def untrained(
         self, settings: T2TSettings, config: Any, backbone: PreTrainedModel | None = None

@@ -15,8 +15,10 @@ from transformers import PreTrainedModel
 from models.files.text_table import TextTable
 from models.formats.records import RasSample
 from models.graph_llm import GraphLLM, GraphLLMConfig
+from models.parts.graph import build_subgraph
 from models.parts.graph_encoder import GraphEncoderConfig
 from models.processors.ras import EncodedSample
+from training.recipe.drawn import DrawnCall
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.samples import (
     TrainingSample,
@@ -61,6 +63,19 @@ class RasRecipe(Recipe[RasSettings, RasSample]):
         sizes = shared_values(GraphEncoderConfig, graph)
         width = feature_width(graph.encoder)
         return GraphLLMConfig(**shared, graph=GraphEncoderConfig(**sizes, input_dim=width))
+
+    def adapter_name(self, config: GraphLLMConfig) -> str:
+        """Return what trajectories call the component."""
+        return "ras"
+
+    def encode_drawn(self, drawn: DrawnCall) -> EncodedSample:
+        """Return a drawn call with the graphs that it read."""
+        plain, call = super().encode_drawn(drawn), drawn.call
+        task = call.sample.task if isinstance(call.sample, RasSample) else "plan"
+        graphs = [build_subgraph(triples) for triples in call.subgraphs or ()]
+        return EncodedSample(
+            **plain, task=task, graph_position=None, subgraphs=graphs, cut_triples=0
+        )
 
     def warn_of_cuts(self, settings: RasSettings, encoded: Sequence[EncodedSample]) -> None:
         """Log how many histories lost triples."""

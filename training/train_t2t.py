@@ -36,6 +36,10 @@ class T2TRecipe(Recipe[T2TSettings, TriplesSample]):
             is_encoder_decoder=bool(form.is_encoder_decoder),
         )
 
+    def adapter_name(self, config: TextToTriplesConfig) -> str | None:
+        """Return what trajectories call the component; an encoder-decoder one draws in none."""
+        return None if config.is_encoder_decoder else "t2t"
+
     def stored_dtype(self, settings: T2TSettings) -> str:
         """Return the recipe's dtype; a model that trains whole keeps that of its own weights."""
         return settings.model.dtype.value if settings.model.lora.rank else "auto"

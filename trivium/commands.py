@@ -58,6 +58,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "training.train_helper",
         "training.train_span_reader",
         "training.train_retriever",
+        "training.improve",
         "training.compare",
         "training.average",
         "training.ship",

@@ -68,6 +68,7 @@ FLOORS = (
     "training/fit",
     "training/run",
     "training/retriever",
+    "training/rounds",
     "training",
     "benchmarks/harness",
     "benchmarks/peers",

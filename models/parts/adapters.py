@@ -13,7 +13,8 @@ from torch import FloatTensor, Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
-from models.parts.loss import decoder_body, label_loss, step_loss, unwrapped
+from models.parts.loss import decoder_body, label_logprobs, label_loss, step_loss, unwrapped
+from models.parts.objective import OutcomeLoss, Outcomes
 
 ALL_LINEAR = "all-linear"
 
@@ -112,6 +113,8 @@ def causal_loss(
     attention_mask: Tensor | None,
     labels: Tensor,
     num_items_in_batch: Tensor | int | None = None,
+    outcomes: Outcomes | None = None,
+    outcome_loss: OutcomeLoss | None = None,
     **decoder_inputs: Any,
 ) -> CausalLMOutput:
     """Compute the token-weighted loss of a batch, with logits at label positions at most.
@@ -121,6 +124,7 @@ def causal_loss(
         attention_mask: [B, T]; None where padding, if any, is on the right.
         labels: [B, T] aligned with the input, -100 outside the label.
         num_items_in_batch: label tokens of the whole optimizer step; None: of this batch.
+        outcomes, outcome_loss: of labels that were drawn, and what is made of them.
         decoder_inputs: `input_ids` or `inputs_embeds`, and `deep_prompt` where there is one.
 
     Returns:
@@ -132,11 +136,33 @@ def causal_loss(
             use_cache=False, **attention_inputs(attention_mask), **decoder_inputs
         ).last_hidden_state
         lm_head = backbone.get_output_embeddings()
+        if outcomes is not None:
+            loss = _outcome_loss(
+                states, labels, backbone, num_items_in_batch, outcomes, outcome_loss
+            )
+            return CausalLMOutput(loss=cast(FloatTensor, loss))
         inputs = (states, labels, lm_head, num_items_in_batch, backbone.config)
         if backbone.training:
             return CausalLMOutput(loss=cast(FloatTensor, step_loss(*inputs)))
         loss, logits, _ = label_loss(*inputs)
     return CausalLMOutput(loss=cast(FloatTensor, loss), logits=cast(FloatTensor, logits))
+
+
+def _outcome_loss(
+    states: Tensor,
+    labels: Tensor,
+    backbone: PreTrainedModel,
+    num_items_in_batch: Tensor | int | None,
+    outcomes: Outcomes,
+    outcome_loss: OutcomeLoss | None,
+) -> Tensor:
+    if outcome_loss is None:
+        raise ValueError("a batch has outcomes, and the component no outcome_loss: set it first")
+    lm_head = backbone.get_output_embeddings()
+    logprobs, positions = label_logprobs(
+        states, labels, lm_head, backbone.config, outcome_loss.temperature
+    )
+    return outcome_loss(logprobs, positions, outcomes, num_items_in_batch)
 
 
 def last_position(device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""Cross-entropy over label tokens alone: logits are computed only where there is a label."""
+"""Log-probabilities of label tokens: logits are computed only where there is a label."""
 
 from typing import Any, cast
 
@@ -13,35 +13,43 @@ ROWS = 256
 IGNORE_INDEX = -100
 
 
-class FrozenHeadLoss(torch.autograd.Function):
-    """Sum of the token losses of hidden states [L, d] under weights [V, d] and targets [L]."""
+class FrozenHeadLogprobs(torch.autograd.Function):
+    """Log-probabilities [L] of targets [L] under softmax(states [L, d] @ weights [V, d]^T / t)."""
 
     @staticmethod
-    def forward(ctx: Any, hidden_states: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-        """The loss, a float32 scalar; the gradient of the states is kept for the backward pass."""
+    def forward(
+        ctx: Any, hidden_states: Tensor, weight: Tensor, targets: Tensor, temperature: float = 1.0
+    ) -> Tensor:
+        """The log-probabilities in float32; the states' gradient is kept for the backward pass."""
         gradient = torch.empty_like(hidden_states)
-        total = hidden_states.new_zeros((), dtype=torch.float32)
+        found = hidden_states.new_empty(len(hidden_states), dtype=torch.float32)
         size = (min(ROWS, len(hidden_states)), len(weight))
         logits, weights = weight.new_empty(size), weight.new_empty(size, dtype=torch.float32)
         for start in range(0, len(hidden_states), ROWS):
             rows, labels = hidden_states[start : start + ROWS], targets[start : start + ROWS, None]
             count = len(rows)
             scores = torch.mm(rows, weight.t(), out=logits[:count])
+            if temperature != 1.0:
+                scores.div_(temperature)
             log_weights = torch.log_softmax(
                 scores, dim=-1, dtype=torch.float32, out=weights[:count]
             )
             of_labels = log_weights.gather(1, labels)
-            total -= of_labels.sum()
+            found[start : start + count] = of_labels.squeeze(1)
             probabilities = log_weights.exp_().scatter_(1, labels, of_labels.exp() - 1)
             torch.mm(scores.copy_(probabilities), weight, out=gradient[start : start + count])
         ctx.save_for_backward(gradient)
-        return total
+        ctx.temperature = temperature
+        return found
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
-        """The kept gradient, scaled."""
+    def backward(  # type: ignore[override]
+        ctx: Any, grad: Tensor
+    ) -> tuple[Tensor, None, None, None]:
+        """The kept gradient, each row scaled."""
         (gradient,) = ctx.saved_tensors
-        return gradient * grad.to(gradient.dtype), None, None
+        scale = (-grad / ctx.temperature).to(gradient.dtype)
+        return gradient * scale[:, None], None, None, None
 
 
 def label_positions(labels: Tensor) -> Tensor:
@@ -103,12 +111,33 @@ def step_loss(
     """
     if not _is_plain(lm_head, config) or not hidden_states.requires_grad:
         return label_loss(hidden_states, labels, lm_head, num_items_in_batch, config)[0]
+    found, positions = label_logprobs(hidden_states, labels, lm_head, config)
+    count = max(positions.shape[0], 1)
+    return -found.sum() / (count if num_items_in_batch is None else num_items_in_batch)
+
+
+def label_logprobs(
+    hidden_states: Tensor,
+    labels: Tensor,
+    lm_head: nn.Module,
+    config: PretrainedConfig | None = None,
+    temperature: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """Return the log-probabilities [L] of all label tokens, and their `label_positions` [L].
+
+    Under softmax(logits / temperature), in float32; block by block where the head is frozen. Other
+    args: as of `label_loss`.
+    """
     positions = label_positions(labels)
     rows = hidden_states.reshape(-1, hidden_states.shape[-1]).index_select(0, positions)
     targets = _shifted(labels).index_select(0, positions)
-    total: Tensor = FrozenHeadLoss.apply(rows, lm_head.weight, targets)
-    count = max(positions.shape[0], 1)
-    return total / (count if num_items_in_batch is None else num_items_in_batch)
+    if _is_plain(lm_head, config) and hidden_states.requires_grad:
+        weight = lm_head.weight
+        found: Tensor = FrozenHeadLogprobs.apply(rows, weight, targets, temperature)
+        return found, positions
+    logits = _scaled(lm_head(rows).float(), config) / temperature
+    logprobs = torch.log_softmax(logits, dim=-1).gather(1, targets[:, None])
+    return logprobs.squeeze(1), positions
 
 
 def _is_plain(lm_head: nn.Module, config: PretrainedConfig | None) -> bool:

@@ -17,7 +17,9 @@ from transformers import (
     TrainingArguments,
 )
 
+from models.parts.objective import OutcomeLoss
 from training.loop.guards import DataWorkerError, StepGuard
+from training.loop.outcomes import course_of, has_lost, items_of
 from training.loop.preemption import WorkerSignals
 from training.loop.sampler import LengthGroupedSampler
 from training.loop.schedule import Clock, build_scheduler
@@ -44,6 +46,7 @@ class ComponentTrainer(Trainer):
         validate: measures the module on the validation set; its figures are logged.
         clock: time already used, for a training with a budget in minutes.
         settings: the recipe's `train` group.
+        most_lost: log-probability that rewarded tokens may lose before it stops; 0: any.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class ComponentTrainer(Trainer):
         settings: TrainSettings,
         validate: Validate,
         clock: Clock,
+        most_lost: float = 0.0,
     ) -> None:
         # Trainer wants an eval_dataset wherever it evaluates; `validate` holds the real one.
         super().__init__(
@@ -69,6 +73,8 @@ class ComponentTrainer(Trainer):
         self.settings = settings
         self.validate = validate
         self.clock = clock
+        self.outcome_loss: OutcomeLoss | None = getattr(module, "outcome_loss", None)
+        self.most_lost = most_lost
         self.checkpoints = CheckpointManager(
             Path(str(args.output_dir)),
             module,
@@ -167,6 +173,7 @@ class ComponentTrainer(Trainer):
             if not self.args.dataloader_num_workers:
                 raise
             raise DataWorkerError(error) from error
+        label_tokens = items_of(self.accelerator, self.outcome_loss, batches, label_tokens)
         self._step_ids = [batch.pop("sample_ids") for batch in batches]
         self._step_losses = []
         return batches, label_tokens
@@ -236,6 +243,9 @@ class ComponentTrainer(Trainer):
         """Log figures; at the end the mean loss of all steps, not of those since the resume."""
         if "train_loss" in logs:
             logs["train_loss"] = self.mean_loss
+        if "loss" in logs and self.outcome_loss is not None:
+            logs |= course_of(self.accelerator, self.outcome_loss)
+            self.control.should_training_stop |= has_lost(logs, self.most_lost)
         super().log(logs, *args, **kwargs)
 
     def evaluate(

@@ -18,18 +18,24 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.files.backbone import load_tokenizer
+from models.files.checkpoint import component_fingerprint
 from models.files.text_table import TextTable
 from models.parts.adapters import ALL_LINEAR
+from models.parts.objective import OutcomeLoss
+from training.recipe.drawn import Drawn, DrawnCall, read_drawn
+from training.recipe.drawn_samples import calls_of, drawn_samples
+from training.recipe.objective import ObjectiveName, ObjectiveSettings, kind_of
 from training.recipe.samples import (
     Collator,
     SampleSet,
     SourceT,
     TrainingSample,
+    choose,
     encode_samples,
     passage_samples,
     read_samples,
 )
-from training.recipe.settings import ModelSettings, T2TSettings
+from training.recipe.settings import ConfigError, ModelSettings, T2TSettings
 
 logger = logging.getLogger(__name__)
 SettingsT = TypeVar("SettingsT", bound=T2TSettings)
@@ -55,6 +61,17 @@ class Recipe(ABC, Generic[SettingsT, SourceT]):
 
     def check(self, settings: SettingsT) -> None:
         """Refuse what cannot be trained. Raises ConfigError."""
+
+    def adapter_name(self, config: Any) -> str | None:
+        """Return what trajectories call the component of a config; None: it draws in no loop."""
+        return None
+
+    def encode_drawn(self, drawn: DrawnCall) -> Any:
+        """Return a drawn call as the processor returns a record: its ids as they were."""
+        call = drawn.call
+        prompt = call.input_ids or []
+        input_ids = [*prompt, *call.token_ids]
+        return {"sample_id": drawn.id, "input_ids": input_ids, "labels_start": len(prompt)}
 
     def read(self, settings: SettingsT, path: str, limit: int) -> tuple[list[SourceT], int]:
         """Return at most `limit` records of a file (0: all) and the number of those skipped.
@@ -127,13 +144,15 @@ class EncodedData(Generic[SourceT]):
         config: the recipe's model in the words of models/.
         dev: None where the recipe has no validation set.
         features: [texts, d] table that the samples' graphs point into; None without graphs.
+        outcome_loss: what is made of drawn samples; None where labels are learnt.
     """
 
     config: Any
     tokenizer: PreTrainedTokenizerBase
-    train: SampleSet[SourceT]
+    train: SampleSet[Any]
     dev: SampleSet[SourceT] | None
     features: npt.NDArray[np.floating] | None
+    outcome_loss: OutcomeLoss | None = None
 
 
 def encode_data(
@@ -147,24 +166,74 @@ def encode_data(
 
     Raises:
         ConfigError: the records do not fit the recipe.
+        OutcomeError: trajectories that nothing can be learnt from.
         InputLimitError: `model.max_input_tokens` has no room for a passage.
         CutLabelsError: labels do not fit and are not to be skipped.
         RecordError, FileNotFoundError, EmptyDataError: a data file cannot be used.
     """
-    data = settings.data
+    data, objective = settings.data, settings.objective
+    from_labels = objective.kind is ObjectiveName.imitation
     tokenizer = load_tokenizer(settings.model.backbone, settings.model.revision)
-    records, bad = _read(recipe, settings, data.train, data.max_train_samples)
-    dev_path = "" if lengths_only else data.dev
+    records, bad = _read(
+        recipe, settings, data.train if from_labels else "", data.max_train_samples
+    )
+    dev_path = "" if lengths_only and from_labels else data.dev
     dev_records, _ = _read(recipe, settings, dev_path, data.max_dev_samples)
     config = recipe.config(settings, [*records, *dev_records])
     processor = config.processor(tokenizer)
     kept, encoded, cut = _encode(recipe, settings, processor, records)
     dev_kept, dev_encoded, dev_cut = _encode(recipe, settings, processor, dev_records)
+    drawn = None if from_labels else drawn_of(recipe, settings, config)
+    calls = [call for item in drawn.items for call in calls_of(item)] if drawn else []
+    encoded += [recipe.encode_drawn(call) for call in calls]
     table = None if lengths_only else recipe.text_table(settings, [*encoded, *dev_encoded])
-    train = SampleSet(kept, recipe.samples(encoded, table), cut, bad)
+    samples = recipe.samples(encoded, table)
+    train = (
+        SampleSet(list(drawn.items), drawn_samples(drawn.items, samples), [])
+        if drawn
+        else SampleSet(kept, samples, cut, bad)
+    )
     dev = SampleSet(dev_kept, recipe.samples(dev_encoded, table), dev_cut)
-    features = table.features if table is not None else None
-    return EncodedData(config, tokenizer, train, dev if dev_kept else None, features)
+    return EncodedData(
+        config,
+        tokenizer,
+        train,
+        dev if dev_kept else None,
+        table.features if table is not None else None,
+        outcome_loss(objective, drawn.temperature) if drawn else None,
+    )
+
+
+def drawn_of(recipe: Recipe[SettingsT, Any], settings: SettingsT, config: Any) -> Drawn:
+    """Return what the recipe's trajectories give to learn from.
+
+    Raises:
+        ConfigError: no component to go on from, or one that draws in no loop.
+        What `read_drawn` raises.
+    """
+    kind, start = kind_of(settings.objective), settings.model.start_from
+    name = recipe.adapter_name(config)
+    if name is None:
+        raise ConfigError(f"objective.kind={kind}: {recipe.script} learns by imitation alone")
+    if not start:
+        raise ConfigError(
+            f"objective.kind={kind}: name the component that drew in model.start_from; its "
+            "outcomes are learnt from"
+        )
+    data, version = settings.data, component_fingerprint(start)
+    drawn = read_drawn(data.train, kind, name, version, settings.objective.least_reward)
+    limit = data.max_train_samples
+    if 0 < limit < len(drawn.items):
+        rows = choose(len(drawn.items), limit, settings.train.seed)
+        drawn = drawn.only(rows)
+    return drawn
+
+
+def outcome_loss(objective: ObjectiveSettings, temperature: float) -> OutcomeLoss:
+    """Return the loss that a recipe's objective names."""
+    return OutcomeLoss(
+        kind_of(objective), temperature, objective.clip, objective.kl_weight, objective.beta
+    )
 
 
 def shared_values(config_type: type[Any], *groups: Any) -> dict[str, Any]:

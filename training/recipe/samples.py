@@ -105,6 +105,14 @@ class TrainingSample:
         return slice(len(self.input_ids) if self.label_ids is not None else self.labels_start, None)
 
     @property
+    def filling(self) -> "TrainingSample":
+        """The sample without its label."""
+        if self.label_ids is None:
+            return replace(self, sample_id=FILLING_ID, labels_start=len(self.input_ids))
+        ignored = np.full(1, IGNORE_INDEX, dtype=np.int32)
+        return replace(self, sample_id=FILLING_ID, label_ids=ignored)
+
+    @property
     def described(self) -> bytes:
         """What tells the sample from others with the same ids and start of the label."""
         return b"" if self.label_ids is None else self.label_ids.tobytes()
@@ -129,11 +137,7 @@ class SampleSet(Dataset[TrainingSample], Generic[SourceT]):
     @cached_property
     def filling(self) -> TrainingSample:
         """The shortest sample without its label: it adds nothing to loss and gradient."""
-        shortest = min(self.samples, key=lambda sample: sample.length)
-        if shortest.label_ids is None:
-            return replace(shortest, sample_id=FILLING_ID, labels_start=len(shortest.input_ids))
-        ignored = np.full(1, IGNORE_INDEX, dtype=np.int32)
-        return replace(shortest, sample_id=FILLING_ID, label_ids=ignored)
+        return min(self.samples, key=lambda sample: sample.length).filling
 
     @property
     def lengths(self) -> list[int]:

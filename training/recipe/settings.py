@@ -17,6 +17,8 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from common.errors import UserError
 from common.names import did_you_mean
 from models.condition_extractor import Adaptation
+from training.recipe.fields import setting
+from training.recipe.objective import ObjectiveSettings
 
 Settings = TypeVar("Settings")
 # Groups of keys that only one script's recipes have.
@@ -45,13 +47,6 @@ class GraphKind(Enum):
     graph_transformer = "graph_transformer"
     gcn = "gcn"
     gat = "gat"
-
-
-def setting(default: Any, help_text: str) -> Any:
-    """A dataclass field whose meaning is kept for comments and errors."""
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata={"help": help_text})
-    return field(default=default, metadata={"help": help_text})
 
 
 @dataclass
@@ -201,6 +196,7 @@ class T2TSettings:
     model: ModelSettings = field(default_factory=ModelSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
 
 
 @dataclass

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from omegaconf import MISSING
 
-from training.recipe.settings import Schedule, setting
+from training.recipe.fields import setting
+from training.recipe.settings import Schedule
 
 
 @dataclass

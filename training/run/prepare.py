@@ -1,6 +1,6 @@
 """From a recipe to what is trained: data, a module new or gone on from, and its validation."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,11 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from training.recipe.drawn_samples import DrawnCollator
 from training.recipe.recipe import Recipe, SettingsT, encode_data
-from training.recipe.samples import Collator, SampleSet, SourceT
+from training.recipe.samples import SampleSet, SourceT
 from training.recipe.settings import ConfigError, T2TSettings
+from training.run.likelihood import check_likelihoods, without_dropout
 from training.run.validation import Validator, make_validator
 from training.saving.checkpoints import resume_folder
 
@@ -45,7 +47,7 @@ class Prepared:
     module: nn.Module
     tokenizer: PreTrainedTokenizerBase
     train: SampleSet[Any]
-    collate: Collator
+    collate: Callable[[list[Any]], dict[str, Any]]
     validate: Validator | None
     resume: Path | None
 
@@ -56,6 +58,7 @@ def prepare(recipe: Recipe[SettingsT, SourceT], settings: SettingsT) -> Prepared
     Raises:
         ConfigError: the settings, the data and `model.start_from` do not fit together.
         ResumeError: there is no checkpoint to resume from.
+        OutcomeError: drawn tokens have another likelihood under the module than at their draw.
         What `encode_data` and the component's `from_pretrained` raise.
     """
     recipe.check(settings)
@@ -63,12 +66,19 @@ def prepare(recipe: Recipe[SettingsT, SourceT], settings: SettingsT) -> Prepared
     data = encode_data(recipe, settings)
     module = load_module(recipe, settings, data.config, resume)
     collate = recipe.collator(data.tokenizer, data.features)
+    module.outcome_loss = data.outcome_loss
     validate = (
         make_validator(recipe.score, settings, module, data.tokenizer, collate, data.dev)
         if data.dev
         else None
     )
-    return Prepared(settings, module, data.tokenizer, data.train, collate, validate, resume)
+    batches: Callable[[list[Any]], dict[str, Any]] = collate
+    if data.outcome_loss is not None:
+        batches = DrawnCollator(collate)
+        without_dropout(module)
+        if resume is None and data.outcome_loss.kind != "best_of":
+            check_likelihoods(module, data.train.samples, batches)
+    return Prepared(settings, module, data.tokenizer, data.train, batches, validate, resume)
 
 
 def load_module(

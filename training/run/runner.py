@@ -231,6 +231,7 @@ def trainer_of(prepared: Prepared, args: Any, clock: Clock) -> ComponentTrainer:
         settings=prepared.settings.train,
         validate=lambda: validate(trainer.accelerator),
         clock=clock,
+        most_lost=prepared.settings.objective.most_lost,
     )
     trainer.remove_callback(PrinterCallback)
     return trainer

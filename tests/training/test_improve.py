@@ -1,0 +1,203 @@
+"""Improvements by rounds: what is asked for, kept, gone on with, and one on tiny components."""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inference.rollout
+import training.improve
+from common.errors import UserError
+from models.formats.records import QuestionRecord, read_records, write_records
+from models.formats.trajectories import Trajectory
+from tests.inference.rollout_material import write_material
+from tests.run_main import json_runner
+from training.recipe.settings import ConfigError, expected_type, known_keys, load_config
+from training.rounds.run import Improvement, RoundError, execute
+from training.rounds.settings import ImproveSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPE = ROOT / "configs/improve/ras_smollm2.yaml"
+
+
+class Commands:
+    """Stands for the commands: writes what each would, or fails once where it is told to."""
+
+    def __init__(self, figures: Sequence[float], fails_at: int = -1) -> None:
+        self.figures = list(figures)
+        self.fails_at = fails_at
+        self.asked: list[list[str]] = []
+
+    def __call__(self, command: Sequence[str]) -> None:
+        words = list(command)
+        self.asked.append(words)
+        out = Path(_after(words, "--out") or _value(words, "output_dir"))
+        out.mkdir(exist_ok=True)
+        if "training/train_ras.py" not in words:
+            (out / "settings.json").write_text("{}")
+        if len(self.asked) - 1 == self.fails_at:
+            raise RoundError("killed")
+        if "training/train_ras.py" in words:
+            entry = {"step": 1, "loss": 0.1, "entropy": 2.0, "kl": 0.01, "rewarded_gain": 0.2}
+            (out / "history.jsonl").write_text(json.dumps(entry) + "\n")
+            (out / "metrics.json").write_text("{}")
+            return
+        results: dict[str, Any] = {"reward": 0.5, "reward_parts": {"searches": 2.0}, "f1": 0.3}
+        if "inference/evaluate.py" in words:
+            results = {"f1": self.figures.pop(0)}
+        (out / "results.json").write_text(json.dumps(results))
+
+
+def _after(words: list[str], name: str) -> str:
+    return words[words.index(name) + 1] if name in words else ""
+
+
+def _value(words: list[str], key: str) -> str:
+    return next(word.partition("=")[2] for word in words if word.startswith(f"{key}="))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ImproveSettings:
+    records = [QuestionRecord(f"q{n}", "Who?", "x") for n in range(5)]
+    write_records(tmp_path / "questions.jsonl", records)
+    given = (
+        f"output_dir={tmp_path / 'out'}", f"rollout.questions={tmp_path / 'questions.jsonl'}",
+        f"measure.questions={tmp_path / 'dev.jsonl'}", "rollout.questions_a_round=3",
+        "start_from=START", "loop=[--loop,ras]",
+    )  # fmt: skip
+    return load_config(ImproveSettings, RECIPE, given)
+
+
+def test_the_better_component_is_kept_and_the_next_round_starts_from_it(
+    settings: ImproveSettings, tmp_path: Path
+) -> None:
+    commands = Commands([0.5, 0.6, 0.55, 0.7])
+    improvement = Improvement(settings, commands)
+    improvement.go_on()
+    assert [done.kept for done in improvement.rounds] == [True, True, False, True]
+    assert improvement.best.number == 3
+    rollouts = [words for words in commands.asked if "inference/rollout.py" in words]
+    first, second = (str(tmp_path / f"out/round-0{n}/train") for n in (1, 3))
+    assert [_after(words, "--ras") for words in rollouts] == ["START", first, first]
+    assert [_after(words, "--seed") for words in rollouts] == ["1", "2", "3"]
+    assert all("--weights recall=0.3" in " ".join(words) for words in rollouts)
+    trainings = [words for words in commands.asked if "training/train_ras.py" in words]
+    assert [_value(words, "model.start_from") for words in trainings] == ["START", first, first]
+    assert all(words[0] == sys.executable for words in commands.asked)
+    asked = [
+        [r.id for r in read_records(_after(words, "--dataset"), QuestionRecord)]
+        for words in rollouts
+    ]
+    assert asked == [["q0", "q1", "q2"], ["q3", "q4", "q0"], ["q1", "q2", "q3"]]
+    assert (tmp_path / "out/best").resolve() == Path(second)
+    assert improvement.rounds[1].learning["kl"] == 0.01
+    assert improvement.rounds[1].rollout["reward_parts"] == {"searches": 2.0}
+
+
+@pytest.mark.parametrize("step", range(10))
+def test_what_is_killed_at_any_step_goes_on_from_there(
+    settings: ImproveSettings, step: int
+) -> None:
+    figures = [0.5, 0.6, 0.55, 0.7]
+    killed = Commands(figures, fails_at=step)
+    with pytest.raises(RoundError):
+        Improvement(settings, killed).go_on()
+    rest = Commands(killed.figures)
+    improvement = Improvement(settings, rest)
+    improvement.go_on()
+    assert [done.figure for done in improvement.rounds] == figures
+    # Ten steps, of which the killed one was begun twice.
+    assert len(killed.asked) + len(rest.asked) == 11
+    again = rest.asked[0]
+    assert "--resume" in again or "train.resume=auto" in again
+    assert not any("--resume" in words for words in rest.asked[1:])
+
+
+def test_a_finished_improvement_goes_on_with_more_rounds(settings: ImproveSettings) -> None:
+    Improvement(settings, Commands([0.5, 0.6, 0.55, 0.7])).go_on()
+    settings.rounds = 4
+    more = Commands([0.65])
+    improvement = Improvement(settings, more)
+    improvement.go_on()
+    assert len(more.asked) == 3 and improvement.best.number == 3
+    settings.seed = 1
+    with pytest.raises(ConfigError, match="rounds with another seed"):
+        Improvement(settings)
+
+
+def test_what_cannot_be_asked_for_is_said(settings: ImproveSettings) -> None:
+    settings.component = "read"
+    with pytest.raises(ConfigError, match="such as --passage-reader"):
+        Improvement(settings)
+    settings.component = "ras"
+    settings.measure.figure = "mrr"
+    with pytest.raises(ConfigError, match=r"measure\.figure=mrr: an evaluation has no such figure"):
+        Improvement(settings, Commands([0.5])).go_on()
+    with pytest.raises(RoundError, match=r"code 3: .*exit"):
+        execute([sys.executable, "-c", "exit(3)"])
+
+
+def test_every_key_is_commented_with_its_type() -> None:
+    keys, parents = [], list[str]()
+    for line in RECIPE.read_text().splitlines():
+        if match := re.match(r"( *)(\w+):(.*?)  # (.+)", line):
+            indent, name, value, comment = match.groups()
+            parents = [*parents[: len(indent) // 2], name]
+            if value:
+                keys.append(".".join(parents))
+                kind = re.escape(expected_type(ImproveSettings, keys[-1]))
+                assert re.match(rf"{kind}, (required|default .+): ", comment), line
+    assert keys == known_keys(ImproveSettings)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_round_on_tiny_components(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = write_material(tmp_path)
+    loop = options[: options.index("--dataset")] + options[options.index("--retriever") :]
+    loop = loop[: loop.index("--group")] + loop[loop.index("--group") + 2 :]
+    ras = loop.index("--ras")
+    del loop[ras : ras + 2]
+    questions, corpus = tmp_path / "questions.jsonl", tmp_path / "corpus.jsonl"
+    run = json_runner(monkeypatch, capsys, tmp_path / "cache")
+    drawing = ("--group", 1, "--temperature", 1, "--seed", 1, "--out", tmp_path / "drawn")
+    run(inference.rollout.main, *options, *drawing)
+    # Right is what the first trajectory of each question will say, so that there is something to
+    # tell apart.
+    said = list(read_records(tmp_path / "drawn" / "trajectories.jsonl", Trajectory))
+    asked = read_records(questions, QuestionRecord)
+    write_records(
+        questions,
+        [replace(r, answer=t.answer or "x") for r, t in zip(list(asked), said, strict=True)],
+    )
+    values = [
+        "objective.kind=policy", f"model.backbone={tmp_path / 'backbone'}", "model.dtype=float32",
+        "model.lora.rank=8", "model.lora.alpha=16", "'model.lora.targets=[q_proj,v_proj]'",
+        "model.max_input_tokens=1500", "graph.encoder=hash", "graph.hidden_dim=16",
+        "graph.num_layers=2", "graph.num_heads=2", "graph.projector_dim=32", "train.max_steps=2",
+        "train.tensorboard=false", "train.logging_steps=1",
+    ]  # fmt: skip
+    given = (
+        "--config", RECIPE, "--picture", tmp_path / "rounds.png", f"output_dir={tmp_path / 'out'}",
+        f"start_from={tmp_path / 'ras'}", f"loop=[{','.join(loop)}]", "rounds=1",
+        f"rollout.questions={questions}", f"rollout.corpus={corpus}", "rollout.group=4",
+        "rollout.questions_a_round=3", f"measure.questions={questions}",
+        "rollout.weights=[malformed=0]",
+        f"measure.corpus={corpus}", f"learning.values=[{','.join(values)}]",
+        f"learning.recipe={ROOT / 'configs/ras_tiny.yaml'}",
+    )  # fmt: skip
+    try:
+        done = run(training.improve.main, *given)
+    except (SystemExit, UserError) as error:
+        raise AssertionError(capsys.readouterr()) from error
+    assert [each["number"] for each in done["rounds"]] == [0, 1]
+    assert all(each["learning"]["entropy"] > 0 for each in done["rounds"][1:])
+    assert (tmp_path / "rounds.png").stat().st_size > 1000
+    assert (tmp_path / "out" / "best" / "config.json").is_file()

@@ -1,0 +1,233 @@
+"""Rounds of an improvement: roll out, train, measure, keep the better component or go back.
+
+Every step is a command of its own with a folder of its own, and is done once its outcome is there:
+what is killed anywhere goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.files import AppendLog, atomic_write
+from models.formats.records import QuestionRecord, read_records, write_records
+from training.recipe.settings import ConfigError
+from training.rounds.settings import ImproveSettings
+from training.run.run_folder import read_history
+
+logger = logging.getLogger(__name__)
+ROOT = Path(__file__).resolve().parents[2]
+ROUNDS_FILE, SETTINGS_FILE, BEST = "rounds.jsonl", "settings.json", "best"
+RESULTS_FILE = "results.json"
+SCRIPTS = {"ras": "train_ras.py", "t2t": "train_t2t.py"}
+OPTIONS = {"ras": "--ras", "t2t": "--t2t"}
+# Of a training's log, at its end.
+LEARNT = ("entropy", "kl", "clip_share", "rewarded_gain")
+Command = Sequence[str]
+Execute = Callable[[Command], None]
+
+
+class RoundError(UserError, RuntimeError):
+    """A round's command that failed, or an improvement that cannot go on; says how to."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """A finished round; number 0 is the measurement of the start.
+
+    component: its folder. kept: whether it is the best so far. figure: that decided. rollout,
+    learning, measured: figures of each step.
+    """
+
+    number: int
+    component: str
+    kept: bool
+    figure: float
+    rollout: dict[str, Any]
+    learning: dict[str, Any]
+    measured: dict[str, Any]
+
+
+def execute(command: Command) -> None:
+    """Run a command of the project to its end. Raises RoundError, which shows it."""
+    logger.info("%s", shlex.join(command))
+    status = subprocess.run(list(command), cwd=ROOT, check=False).returncode
+    if status:
+        raise RoundError(
+            f"a command ended with code {status}: {shlex.join(command)}. See what it said above; "
+            "what is done is kept, and the same improvement goes on from there"
+        )
+
+
+class Improvement:
+    """An improvement's folder, and what is still to be done in it."""
+
+    def __init__(self, settings: ImproveSettings, run: Execute = execute) -> None:
+        """Begin, or go on with what the folder holds.
+
+        Raises:
+            ConfigError: a component without a script or an option, or a folder of other settings.
+        """
+        self.settings = settings
+        self.run = run
+        self.folder = Path(settings.output_dir)
+        name = settings.component
+        self.option = settings.option or OPTIONS.get(name, "")
+        self.script = SCRIPTS.get(name, "train_helper.py")
+        if not self.option:
+            raise ConfigError(
+                f"component={name}: say in `option` how commands name it, such as --passage-reader"
+            )
+        self._claim()
+        self._log = AppendLog(self.folder / ROUNDS_FILE, "Remove the line; its round is looked at")
+        self.rounds = [Round(**record) for _, record in self._log.read()]
+
+    def _claim(self) -> None:
+        """Note the settings, but for how many rounds there are; refuse a folder of others."""
+        path = self.folder / SETTINGS_FILE
+        now = {name: value for name, value in asdict(self.settings).items() if name != "rounds"}
+        if not path.is_file():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with atomic_write(path) as handle:
+                json.dump(now, handle, indent=2)
+            return
+        before = json.loads(path.read_text(encoding="utf-8"))
+        differing = [key for key in now if now[key] != before.get(key)]
+        if differing:
+            raise ConfigError(
+                f"{self.folder} holds rounds with another {', '.join(differing)}. Give what it was "
+                "begun with, or name another output_dir"
+            )
+
+    @property
+    def best(self) -> Round:
+        """Return the newest round whose component was kept."""
+        return next(done for done in reversed(self.rounds) if done.kept)
+
+    def go_on(self) -> None:
+        """Do what is missing, round by round. Raises RoundError."""
+        if not self.rounds:
+            start = self.settings.start_from
+            measured = self._measured(self._round(0), start)
+            self._finish(Round(0, start, True, self._figure(measured), {}, {}, measured))
+        for number in range(len(self.rounds), self.settings.rounds + 1):
+            self._do(number)
+
+    def _do(self, number: int) -> None:
+        folder, start = self._round(number), self.best.component
+        drawn = self._rolled_out(folder, start, number)
+        component, learnt = self._trained(folder, start)
+        measured = self._measured(folder, component)
+        figure = self._figure(measured)
+        kept = figure > self.best.figure + self.settings.measure.least_gain
+        self._finish(Round(number, component, kept, figure, drawn, learnt, measured))
+
+    def _round(self, number: int) -> Path:
+        folder = self.folder / f"round-{number:02d}"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _rolled_out(self, folder: Path, start: str, number: int) -> dict[str, Any]:
+        given, out = self.settings.rollout, folder / "rollout"
+        questions = folder / "questions.jsonl"
+        if not questions.is_file():
+            write_records(questions, self._questions(number))
+        self._once(
+            out,
+            [
+                "inference/rollout.py", "--dataset", str(questions), *_corpus(given.corpus),
+                "--out", str(out), "--group", str(given.group),
+                "--temperature", str(given.temperature), "--seed", str(self.settings.seed + number),
+                "--sample", self.settings.component, *_weights(given.weights),
+                self.option, start, *self.settings.loop, *given.options,
+            ],
+        )  # fmt: skip
+        results = _results(out)
+        names = ("trajectories", "f1", "best_f1", "reward", "reward_parts", "mixed_groups")
+        return {name: results.get(name) for name in names}
+
+    def _questions(self, number: int) -> list[QuestionRecord]:
+        """Return a round's questions: those after the round's before, from the start at the end."""
+        given = self.settings.rollout
+        records = list(read_records(given.questions, QuestionRecord))
+        count = min(given.questions_a_round, len(records))
+        return list(islice(cycle(records), (number - 1) * count, number * count))
+
+    def _trained(self, folder: Path, start: str) -> tuple[str, dict[str, Any]]:
+        given, out = self.settings.learning, folder / "train"
+        if not (out / "metrics.json").is_file():
+            launcher = given.launcher or [sys.executable]
+            self.run(
+                [
+                    *launcher, f"training/{self.script}", "--config", given.recipe,
+                    f"output_dir={out}", f"data.train={folder / 'rollout/trajectories.jsonl'}",
+                    f"model.start_from={start}", "train.resume=auto", *given.values,
+                ]
+            )  # fmt: skip
+        last: dict[str, Any] = {}
+        for entry in read_history(out):
+            last |= {name: entry[name] for name in (*LEARNT, "loss") if name in entry}
+        return str(out), last
+
+    def _measured(self, folder: Path, component: str) -> dict[str, Any]:
+        given, out = self.settings.measure, folder / "measure"
+        self._once(
+            out,
+            [
+                "inference/evaluate.py", "--dataset", given.questions, *_corpus(given.corpus),
+                "--out", str(out), self.option, component, *self.settings.loop, *given.options,
+            ],
+        )  # fmt: skip
+        return _results(out)
+
+    def _once(self, out: Path, command: list[str]) -> None:
+        """Run a command whose folder has no results yet; one that was begun goes on."""
+        if (out / RESULTS_FILE).is_file():
+            return
+        again = ["--resume"] if (out / SETTINGS_FILE).is_file() else []
+        self.run([sys.executable, *command, *again])
+
+    def _figure(self, measured: Mapping[str, Any]) -> float:
+        name = self.settings.measure.figure
+        if not isinstance(measured.get(name), int | float):
+            raise ConfigError(f"measure.figure={name}: an evaluation has no such figure")
+        return float(measured[name])
+
+    def _finish(self, done: Round) -> None:
+        self._log.append([asdict(done)])
+        self.rounds.append(done)
+        if done.kept:
+            self._link(Path(done.component))
+        logger.info(
+            "round %d: %s %.4f, %s", done.number, self.settings.measure.figure, done.figure,
+            "kept" if done.kept else f"back to round {self.best.number}",
+        )  # fmt: skip
+
+    def _link(self, component: Path) -> None:
+        """Make `best` a link to a component, in one step."""
+        new = self.folder / f".{BEST}"
+        new.unlink(missing_ok=True)
+        new.symlink_to(component.resolve())
+        new.replace(self.folder / BEST)
+
+
+def _results(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
+    return found
+
+
+def _corpus(path: str) -> list[str]:
+    return ["--corpus", path] if path else []
+
+
+def _weights(weights: Sequence[str]) -> list[str]:
+    return ["--weights", *weights] if weights else []
