@@ -288,6 +288,11 @@ def number(value: float | None, digits: int = 0) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
+def mebibytes(count: float) -> str:
+    """Return a number of bytes in MiB."""
+    return number(count / 2**20)
+
+
 def probability(value: float) -> str:
     """Return a p-value in two significant digits."""
     return f"{value:.2g}"
@@ -302,7 +307,8 @@ def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dic
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = {"percent": percent, "within": within, "number": number, "p": probability}
+    filters = {"percent": percent, "within": within, "number": number, "mebibytes": mebibytes}
+    filters["p"] = probability
     environment.filters.update(filters)
     records = read_records(results)
     values = {
