@@ -42,6 +42,8 @@ from tests.shared_data import shared_data_file
 
 pytest.importorskip("milvus_lite", reason="the extra `milvus` is not installed")
 
+import pymilvus
+
 KINDS = ["bm25", "dense", "hybrid"]
 WORDS = ["river", "jazz", "engine", "island", "chess", "piano", "steam", "opening"]
 PASSAGES = [
@@ -94,6 +96,22 @@ def test_the_parts_of_a_score_are_bm25s_own_to_the_last_bit() -> None:
         if idfs:
             theirs = retriever.index.get_scores([word for word in asked if word in idfs])
             assert mine == [float(each) for each in theirs]
+
+
+def test_a_server_is_not_pinged_so_often_that_it_hangs_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, Any]] = []
+    client = pymilvus.MilvusClient
+
+    def noted(*arguments: Any, **named: Any) -> Any:
+        given.append(named)
+        return client(*arguments, **named)
+
+    monkeypatch.setattr(pymilvus, "MilvusClient", noted)
+    with connected(tmp_path / "index.db"):
+        # A server of gRPC's defaults allows a ping in five minutes.
+        assert given[0]["grpc_options"]["grpc.keepalive_time_ms"] > 300_000
 
 
 @pytest.mark.parametrize("kind", KINDS)
