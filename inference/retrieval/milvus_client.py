@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from common.errors import UserError
@@ -20,7 +20,8 @@ DEFAULT_NAME = "passages"
 # What the name of an index has behind it for the collection of its words, and for the vectors of
 # what is no passage.
 OF_WORDS = "__words"
-ENDINGS = (OF_WORDS, "__propositions", "__conditions", "__sentences")
+CollectionKind = Literal["propositions", "conditions", "sentences"]
+ENDINGS = (OF_WORDS, *(f"__{kind}" for kind in get_args(CollectionKind)))
 # Whole seconds: the library takes others for none.
 CONNECT_SECONDS, CALL_SECONDS = 10, 60
 # The library pings every ten seconds, and a server of gRPC's defaults, such as Milvus Lite, hangs

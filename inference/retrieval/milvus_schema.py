@@ -147,11 +147,7 @@ def create_collections(connection: Connection, dimension: int | None, search: st
     schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
     indexes.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
     if dimension is not None:
-        schema.add_field(MEANING, DataType.FLOAT_VECTOR, dim=dimension)
-        kind: dict[str, Any] = {"index_type": "FLAT"}
-        if search == APPROXIMATE:
-            kind = {"index_type": "HNSW", "params": HNSW}
-        indexes.add_index(MEANING, metric_type="IP", **kind)
+        add_meanings(schema, indexes, dimension, search)
     replace_collection(connection, passages, schema, indexes)
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
     indexes = client.prepare_index_params()
@@ -162,6 +158,17 @@ def create_collections(connection: Connection, dimension: int | None, search: st
     schema.add_field(UNUSED, DataType.FLOAT_VECTOR, dim=len(NO_VECTOR))
     indexes.add_index(UNUSED, index_type="FLAT", metric_type="IP")
     replace_collection(connection, words, schema, indexes)
+
+
+def add_meanings(schema: Any, indexes: Any, dimension: int, search: str) -> None:
+    """Add the field of dense vectors [d] and its index, exact or approximate."""
+    from pymilvus import DataType
+
+    schema.add_field(MEANING, DataType.FLOAT_VECTOR, dim=dimension)
+    kind: dict[str, Any] = {"index_type": "FLAT"}
+    if search == APPROXIMATE:
+        kind = {"index_type": "HNSW", "params": HNSW}
+    indexes.add_index(MEANING, metric_type="IP", **kind)
 
 
 def replace_collection(connection: Connection, name: str, schema: Any, indexes: Any) -> None:

@@ -10,38 +10,43 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from inference.retrieval.dense import APPROXIMATE, EXACT
-from inference.retrieval.milvus_client import Address, Connection, MilvusError
+from inference.retrieval.milvus_client import (
+    Address,
+    CollectionKind,
+    Connection,
+    MilvusError,
+)
 from inference.retrieval.milvus_index import AT_ONCE, LEAST_EF, STALE_SECONDS
 from inference.retrieval.milvus_schema import (
     CHANGING,
-    HNSW,
     LONGEST_BYTES,
     MEANING,
     ROW,
     WHOLE,
+    add_meanings,
     replace_collection,
 )
 from inference.retrieval.milvus_search import MOST_HITS
 from inference.retrieval.passages import IndexMismatchError
-from inference.retrieval.vectors import EXACT_UP_TO, MARGIN, Found, is_settled, ranked_rows
+from inference.retrieval.vectors import EXACT_UP_TO, Candidates, Found, nearest_rows
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
 
 logger = logging.getLogger(__name__)
-CollectionKind = Literal["propositions", "conditions", "sentences"]
 KEY = "key"
 # The row that says what a collection was made of.
 HEAD = -1
 # The similarity of a vector beyond those that Milvus gives.
 FARTHEST = -1.0
-BUILDERS = {
+BUILDERS: dict[CollectionKind, str] = {
     "propositions": "build_propositions.py",
     "conditions": "build_kb.py",
     "sentences": "build_hierarchy.py",
@@ -87,22 +92,10 @@ class VectorCollection:
 
         The same as `VectorIndex.nearest` of the same vectors. Raises MilvusError.
         """
-        if top_k <= 0 or not len(self):
-            return [[] for _ in vectors]
-        return [self._nearest_to(vector, top_k) for vector in np.asarray(vectors, np.float32)]
+        return nearest_rows(vectors, top_k, len(self), self.is_exact, self._candidates)
 
-    def _nearest_to(self, vector: FloatArray, top_k: int) -> list[tuple[int, float]]:
-        depth = min(top_k + MARGIN, len(self))
-        while True:
-            if depth > MOST_HITS:
-                rows, found = self._all_vectors()
-                return ranked_rows(vector, rows, found, top_k)
-            rows, found, last = self._found(vector, depth)
-            ranked = ranked_rows(vector, rows, found, top_k)
-            whole = depth == len(self) or not self.is_exact
-            if whole or is_settled(ranked, top_k, last):
-                return ranked
-            depth = min(4 * depth, len(self))
+    def _candidates(self, vector: FloatArray, depth: int) -> Candidates:
+        return self._found(vector, depth) if depth <= MOST_HITS else self._all_vectors()
 
     def similarities(self, vector: FloatArray) -> FloatArray:
         """Return the similarity [n] of a vector [d] to every row.
@@ -114,8 +107,8 @@ class VectorCollection:
         scores[rows] = found.astype(np.float64) @ vector.astype(np.float64)
         return scores
 
-    def _found(self, vector: FloatArray, depth: int) -> tuple[Any, FloatArray, float]:
-        """Return rows and vectors of the nearest, and the similarity of the last of them."""
+    def _found(self, vector: FloatArray, depth: int) -> Candidates:
+        """Return the nearest that Milvus gives."""
         # One more, since the head is a row, too.
         limit = min(depth + 1, MOST_HITS)
         parameters = {} if self.is_exact else {"ef": max(2 * limit, LEAST_EF)}
@@ -139,11 +132,12 @@ class VectorCollection:
         last = float(own[-1]["distance"]) if own else FARTHEST
         return rows, found.reshape(len(own), len(vector)), last
 
-    def _all_vectors(self) -> tuple[Any, FloatArray]:
+    def _all_vectors(self) -> Candidates:
+        """Return all; there is nothing behind the last."""
         parts = list(self._pages(MEANING))
         rows = np.concatenate([np.array([int(row[ROW]) for row in part]) for part in parts])
         found = np.concatenate([np.array([r[MEANING] for r in part], np.float32) for part in parts])
-        return rows, found
+        return rows, found, -math.inf
 
     def _pages(self, field: str) -> Iterator[list[dict[str, Any]]]:
         """Yield all rows but the head with a field, by their numbers."""
@@ -283,12 +277,8 @@ def _create(connection: Connection, name: str, dimension: int, search: str) -> N
     schema = connection.client.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field(ROW, DataType.INT64, is_primary=True)
     schema.add_field(KEY, DataType.VARCHAR, max_length=LONGEST_BYTES)
-    schema.add_field(MEANING, DataType.FLOAT_VECTOR, dim=dimension)
     indexes = connection.client.prepare_index_params()
-    kind: dict[str, Any] = {"index_type": "FLAT"}
-    if search == APPROXIMATE:
-        kind = {"index_type": "HNSW", "params": HNSW}
-    indexes.add_index(MEANING, metric_type="IP", **kind)
+    add_meanings(schema, indexes, dimension, search)
     replace_collection(connection, name, schema, indexes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ ROUNDING = 1e-5
 # The beginning of a file of an IVF index.
 CLUSTERED = b"Iw"
 Found = list[list[tuple[int, float]]]
+# Rows, their vectors [n, d], and the similarity of the last of them.
+Candidates = tuple[npt.NDArray[np.int64], FloatArray, float]
 
 
 class VectorIndex:
@@ -75,20 +78,12 @@ class VectorIndex:
         They are computed in double precision and rounded to single: the same for one query as for
         many, and in every store of the same vectors.
         """
-        if top_k <= 0 or not len(self):
-            return [[] for _ in vectors]
-        return [self._nearest_to(vector, top_k) for vector in np.asarray(vectors, np.float32)]
+        return nearest_rows(vectors, top_k, len(self), self.is_exact, self._candidates)
 
-    def _nearest_to(self, vector: FloatArray, top_k: int) -> list[tuple[int, float]]:
-        depth = min(top_k + MARGIN, len(self))
-        while True:
-            scores, rows, found = self._index.search_and_reconstruct(vector[None], depth)
-            there = rows[0] >= 0
-            ranked = ranked_rows(vector, rows[0][there], found[0][there], top_k)
-            whole = depth == len(self) or not self.is_exact
-            if whole or is_settled(ranked, top_k, float(scores[0][-1])):
-                return ranked
-            depth = min(4 * depth, len(self))
+    def _candidates(self, vector: FloatArray, depth: int) -> Candidates:
+        scores, rows, found = self._index.search_and_reconstruct(vector[None], depth)
+        there = rows[0] >= 0
+        return rows[0][there], found[0][there], float(scores[0][-1])
 
     def vectors(self) -> FloatArray:
         """Return all vectors [n, d] by their rows."""
@@ -150,6 +145,42 @@ def _mapping(file: Path) -> int:
         is_clustered = written.read(4).startswith(CLUSTERED)
     flags: int = faiss.IO_FLAG_MMAP if is_clustered else faiss.IO_FLAG_MMAP_IFC
     return flags | faiss.IO_FLAG_READ_ONLY
+
+
+def nearest_rows(
+    vectors: FloatArray,
+    top_k: int,
+    count: int,
+    is_exact: bool,
+    candidates: Callable[[FloatArray, int], Candidates],
+) -> Found:
+    """Return for each vector [n, d] the closest of `count` rows, best first, see `nearest`.
+
+    candidates: returns for a vector [d] and a depth that many of the closest rows, their vectors,
+    and the similarity of the last; an exact search goes deeper as long as the next could matter.
+    """
+    if top_k <= 0 or not count:
+        return [[] for _ in vectors]
+    return [
+        _nearest_to(vector, top_k, count, is_exact, candidates)
+        for vector in np.asarray(vectors, np.float32)
+    ]
+
+
+def _nearest_to(
+    vector: FloatArray,
+    top_k: int,
+    count: int,
+    is_exact: bool,
+    candidates: Callable[[FloatArray, int], Candidates],
+) -> list[tuple[int, float]]:
+    depth = min(top_k + MARGIN, count)
+    while True:
+        rows, found, last = candidates(vector, depth)
+        ranked = ranked_rows(vector, rows, found, top_k)
+        if depth == count or not is_exact or is_settled(ranked, top_k, last):
+            return ranked
+        depth = min(4 * depth, count)
 
 
 def ranked_rows(

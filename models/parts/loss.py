@@ -109,8 +109,6 @@ def step_loss(
 
     Args: as of `label_loss`.
     """
-    if not _is_plain(lm_head, config) or not hidden_states.requires_grad:
-        return label_loss(hidden_states, labels, lm_head, num_items_in_batch, config)[0]
     found, positions = label_logprobs(hidden_states, labels, lm_head, config)
     count = max(positions.shape[0], 1)
     return -found.sum() / (count if num_items_in_batch is None else num_items_in_batch)

@@ -1,14 +1,15 @@
 """Losses of outcomes: what a reward makes of the log-probabilities of tokens that were drawn."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 ObjectiveKind = Literal["imitation", "best_of", "policy", "preference"]
-OBJECTIVES: tuple[ObjectiveKind, ...] = get_args(ObjectiveKind)
+# Sums of a course, over tokens.
+SUMS = 8
 
 
 @dataclass(frozen=True)
@@ -29,39 +30,25 @@ class Outcomes:
         return Outcomes(*(t.to(device) for t in (self.advantages, self.logprobs, self.anchored)))
 
 
-@dataclass
-class Course:
-    """Sums over the drawn tokens that a training has seen since it last told."""
+def means_of(sums: Tensor) -> dict[str, float]:
+    """Return means by name of the sums [8] of an `OutcomeLoss`; nothing where no token was seen.
 
-    tokens: float = 0.0
-    clipped: float = 0.0
-    ratio: float = 0.0
-    divergence: float = 0.0
-    distance: float = 0.0
-    surprise: float = 0.0
-    rewarded_tokens: float = 0.0
-    rewarded_gain: float = 0.0
-
-    def means(self) -> dict[str, float]:
-        """Return means by name; nothing where no token was seen.
-
-        ratio: new probability to old. clip_share: of tokens whose ratio was cut. kl: to the
-        component that drew (k3). distance: of the log-probability from that of the draw. entropy:
-        estimated by -log p of drawn tokens. rewarded_gain: of the log-probability of tokens with a
-        positive advantage.
-        """
-        if not self.tokens:
-            return {}
-        means = {
-            "ratio": self.ratio / self.tokens,
-            "clip_share": self.clipped / self.tokens,
-            "kl": self.divergence / self.tokens,
-            "distance": self.distance / self.tokens,
-            "entropy": self.surprise / self.tokens,
-        }
-        if self.rewarded_tokens:
-            means["rewarded_gain"] = self.rewarded_gain / self.rewarded_tokens
-        return means
+    ratio: new probability to old. clip_share: of tokens whose ratio was cut. kl: to the component
+    that drew (k3). distance: of the log-probability from that of the draw. entropy: estimated by
+    -log p of drawn tokens. rewarded_gain: of the log-probability of tokens with a positive
+    advantage.
+    """
+    tokens, ratio, clipped, kl, distance, surprise, rewarded, gain = sums.tolist()
+    if not tokens:
+        return {}
+    means = {
+        "ratio": ratio / tokens,
+        "clip_share": clipped / tokens,
+        "kl": kl / tokens,
+        "distance": distance / tokens,
+        "entropy": surprise / tokens,
+    }
+    return means | ({"rewarded_gain": gain / rewarded} if rewarded else {})
 
 
 class OutcomeLoss:
@@ -87,7 +74,7 @@ class OutcomeLoss:
         self.clip = clip
         self.kl_weight = kl_weight
         self.beta = beta
-        self.course = Course()
+        self._sums = torch.zeros(SUMS)
 
     def __call__(
         self,
@@ -118,10 +105,14 @@ class OutcomeLoss:
         self._note(logprobs.detach(), drawn, advantages)
         return total / (items if num_items_in_batch is None else num_items_in_batch)
 
+    def take_sums(self) -> Tensor:
+        """Return the sums [8] over all tokens since this was last asked, for `means_of`."""
+        sums, self._sums = self._sums, torch.zeros(SUMS)
+        return sums
+
     def take_course(self) -> dict[str, float]:
-        """Return how the training went since this was last asked, as `Course.means`."""
-        means, self.course = self.course.means(), Course()
-        return means
+        """Return how the training went since this was last asked, as `means_of`."""
+        return means_of(self.take_sums())
 
     def _token_losses(
         self, logprobs: Tensor, drawn: Tensor, advantages: Tensor, anchored: Tensor
@@ -145,17 +136,14 @@ class OutcomeLoss:
         return losses[counts].sum(), max(int(counts.sum()), 1)
 
     def _note(self, logprobs: Tensor, drawn: Tensor, advantages: Tensor) -> None:
+        """Add to the sums, on the tokens' device: a training step waits for no figure."""
         gain = logprobs - drawn
-        ratio, course = gain.exp(), self.course
-        rewarded = advantages > 0
-        course.tokens += len(gain)
-        course.ratio += float(ratio.sum())
-        course.clipped += float(((ratio - 1).abs() > self.clip).sum())
-        course.divergence += float(divergence(logprobs, drawn).sum())
-        course.distance += float(gain.abs().sum())
-        course.surprise -= float(logprobs.sum())
-        course.rewarded_tokens += float(rewarded.sum())
-        course.rewarded_gain += float(gain[rewarded].sum())
+        ratio, rewarded = gain.exp(), advantages > 0
+        told = (
+            torch.ones_like(gain), ratio, ((ratio - 1).abs() > self.clip).float(),
+            divergence(logprobs, drawn), gain.abs(), -logprobs, rewarded.float(), gain * rewarded,
+        )  # fmt: skip
+        self._sums = self._sums.to(gain.device) + torch.stack(told).sum(dim=1)
 
 
 def divergence(logprobs: Tensor, reference: Tensor) -> Tensor:

@@ -22,6 +22,10 @@ from training.rounds.run import Improvement, RoundError, execute
 from training.rounds.settings import ImproveSettings
 
 ROOT = Path(__file__).resolve().parents[2]
+ROLLOUT, EVALUATE, TRAIN = (
+    str(ROOT / each)
+    for each in ("inference/rollout.py", "inference/evaluate.py", "training/train_ras.py")
+)
 RECIPE = ROOT / "configs/improve/ras_smollm2.yaml"
 
 
@@ -38,17 +42,17 @@ class Commands:
         self.asked.append(words)
         out = Path(_after(words, "--out") or _value(words, "output_dir"))
         out.mkdir(exist_ok=True)
-        if "training/train_ras.py" not in words:
+        if TRAIN not in words:
             (out / "settings.json").write_text("{}")
         if len(self.asked) - 1 == self.fails_at:
             raise RoundError("killed")
-        if "training/train_ras.py" in words:
+        if TRAIN in words:
             entry = {"step": 1, "loss": 0.1, "entropy": 2.0, "kl": 0.01, "rewarded_gain": 0.2}
             (out / "history.jsonl").write_text(json.dumps(entry) + "\n")
             (out / "metrics.json").write_text("{}")
             return
         results: dict[str, Any] = {"reward": 0.5, "reward_parts": {"searches": 2.0}, "f1": 0.3}
-        if "inference/evaluate.py" in words:
+        if EVALUATE in words:
             results = {"f1": self.figures.pop(0)}
         (out / "results.json").write_text(json.dumps(results))
 
@@ -81,12 +85,12 @@ def test_the_better_component_is_kept_and_the_next_round_starts_from_it(
     improvement.go_on()
     assert [done.kept for done in improvement.rounds] == [True, True, False, True]
     assert improvement.best.number == 3
-    rollouts = [words for words in commands.asked if "inference/rollout.py" in words]
+    rollouts = [words for words in commands.asked if ROLLOUT in words]
     first, second = (str(tmp_path / f"out/round-0{n}/train") for n in (1, 3))
     assert [_after(words, "--ras") for words in rollouts] == ["START", first, first]
     assert [_after(words, "--seed") for words in rollouts] == ["1", "2", "3"]
     assert all("--weights recall=0.3" in " ".join(words) for words in rollouts)
-    trainings = [words for words in commands.asked if "training/train_ras.py" in words]
+    trainings = [words for words in commands.asked if TRAIN in words]
     assert [_value(words, "model.start_from") for words in trainings] == ["START", first, first]
     assert all(words[0] == sys.executable for words in commands.asked)
     asked = [
@@ -140,6 +144,17 @@ def test_what_cannot_be_asked_for_is_said(settings: ImproveSettings) -> None:
         Improvement(settings, Commands([0.5])).go_on()
     with pytest.raises(RoundError, match=r"code 3: .*exit"):
         execute([sys.executable, "-c", "exit(3)"])
+
+
+def test_commands_run_in_the_folder_that_paths_are_relative_to(
+    settings: ImproveSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    execute([sys.executable, "-c", "open('here', 'w')"])
+    assert (tmp_path / "here").is_file()
+    commands = Commands([0.5, 0.6, 0.55, 0.7])
+    Improvement(settings, commands).go_on()
+    assert all(Path(words[1]).is_file() for words in commands.asked)
 
 
 def test_every_key_is_commented_with_its_type() -> None:

@@ -8,7 +8,7 @@ import torch
 from accelerate import Accelerator
 
 from models.parts.loss import IGNORE_INDEX
-from models.parts.objective import OutcomeLoss
+from models.parts.objective import OutcomeLoss, means_of
 
 logger = logging.getLogger(__name__)
 
@@ -27,11 +27,12 @@ def items_of(
 
 
 def course_of(accelerator: Accelerator, outcome_loss: OutcomeLoss) -> dict[str, float]:
-    """Return how drawn tokens fared since this was last asked, the mean over all processes."""
-    return {
-        name: float(accelerator.reduce(torch.tensor(value, device=accelerator.device), "mean"))
-        for name, value in outcome_loss.take_course().items()
-    }
+    """Return how drawn tokens fared since this was last asked, over all processes.
+
+    Sums are added up, so that a process without a rewarded token waits for no other.
+    """
+    own = outcome_loss.take_sums().to(accelerator.device)
+    return means_of(accelerator.reduce(own, "sum"))
 
 
 def has_lost(figures: Mapping[str, float], most_lost: float) -> bool:

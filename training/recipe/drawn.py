@@ -92,7 +92,7 @@ def read_drawn(
         raise OutcomeError(f"{file}: no such file of trajectories. {REMEDY}")
     counts: Counter[str] = Counter()
     groups: dict[str, list[Trajectory]] = {}
-    checked = _Checked(file, kind, component, version)
+    checked = _Checked(kind, component, version)
     for number, trajectory in enumerate(read_records(file, Trajectory), start=1):
         checked.check(trajectory, f"{file}: trajectory {number}")
         groups.setdefault(trajectory.id, []).append(trajectory)
@@ -125,8 +125,8 @@ def read_drawn(
 class _Checked:
     """Refuses trajectories that do not belong together, or not to the component."""
 
-    def __init__(self, file: Path, kind: ObjectiveKind, component: str, version: str) -> None:
-        self.file, self.kind, self.component, self.version = file, kind, component, version
+    def __init__(self, kind: ObjectiveKind, component: str, version: str) -> None:
+        self.kind, self.component, self.version = kind, component, version
         self.keys: set[tuple[str, int]] = set()
         self.questions: dict[str, str] = {}
         self.temperature = 0.0

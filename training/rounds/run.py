@@ -19,6 +19,8 @@ from typing import Any
 
 from common.errors import UserError
 from common.files import AppendLog, atomic_write
+from evaluation.runs import RESULTS_FILE
+from models.files.checkpoint import METRICS_FILE
 from models.formats.records import QuestionRecord, read_records, write_records
 from training.recipe.settings import ConfigError
 from training.rounds.settings import ImproveSettings
@@ -27,7 +29,6 @@ from training.run.run_folder import read_history
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS_FILE, SETTINGS_FILE, BEST = "rounds.jsonl", "settings.json", "best"
-RESULTS_FILE = "results.json"
 SCRIPTS = {"ras": "train_ras.py", "t2t": "train_t2t.py"}
 OPTIONS = {"ras": "--ras", "t2t": "--t2t"}
 # Of a training's log, at its end.
@@ -60,7 +61,7 @@ class Round:
 def execute(command: Command) -> None:
     """Run a command of the project to its end. Raises RoundError, which shows it."""
     logger.info("%s", shlex.join(command))
-    status = subprocess.run(list(command), cwd=ROOT, check=False).returncode
+    status = subprocess.run(list(command), check=False).returncode
     if status:
         raise RoundError(
             f"a command ended with code {status}: {shlex.join(command)}. See what it said above; "
@@ -88,7 +89,9 @@ class Improvement:
                 f"component={name}: say in `option` how commands name it, such as --passage-reader"
             )
         self._claim()
-        self._log = AppendLog(self.folder / ROUNDS_FILE, "Remove the line; its round is looked at")
+        self._log = AppendLog(
+            self.folder / ROUNDS_FILE, "Remove the line; its round is then noted again"
+        )
         self.rounds = [Round(**record) for _, record in self._log.read()]
 
     def _claim(self) -> None:
@@ -144,8 +147,8 @@ class Improvement:
         self._once(
             out,
             [
-                "inference/rollout.py", "--dataset", str(questions), *_corpus(given.corpus),
-                "--out", str(out), "--group", str(given.group),
+                str(ROOT / "inference/rollout.py"), "--dataset", str(questions),
+                *_corpus(given.corpus), "--out", str(out), "--group", str(given.group),
                 "--temperature", str(given.temperature), "--seed", str(self.settings.seed + number),
                 "--sample", self.settings.component, *_weights(given.weights),
                 self.option, start, *self.settings.loop, *given.options,
@@ -164,11 +167,11 @@ class Improvement:
 
     def _trained(self, folder: Path, start: str) -> tuple[str, dict[str, Any]]:
         given, out = self.settings.learning, folder / "train"
-        if not (out / "metrics.json").is_file():
+        if not (out / METRICS_FILE).is_file():
             launcher = given.launcher or [sys.executable]
             self.run(
                 [
-                    *launcher, f"training/{self.script}", "--config", given.recipe,
+                    *launcher, str(ROOT / "training" / self.script), "--config", given.recipe,
                     f"output_dir={out}", f"data.train={folder / 'rollout/trajectories.jsonl'}",
                     f"model.start_from={start}", "train.resume=auto", *given.values,
                 ]
@@ -183,8 +186,9 @@ class Improvement:
         self._once(
             out,
             [
-                "inference/evaluate.py", "--dataset", given.questions, *_corpus(given.corpus),
-                "--out", str(out), self.option, component, *self.settings.loop, *given.options,
+                str(ROOT / "inference/evaluate.py"), "--dataset", given.questions,
+                *_corpus(given.corpus), "--out", str(out), self.option, component,
+                *self.settings.loop, *given.options,
             ],
         )  # fmt: skip
         return _results(out)
