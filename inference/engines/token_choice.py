@@ -159,14 +159,20 @@ class RowState:
         return token_id
 
     def _draw(self, logits: torch.Tensor) -> int:
-        probabilities = torch.softmax(logits.float().cpu() / self.sampling.temperature, dim=-1)
-        ordered, ids = probabilities.sort(descending=True, stable=True)
-        before = ordered.cumsum(dim=-1) - ordered
-        ordered = ordered.masked_fill(before >= self.sampling.top_p, 0.0)
-        place = torch.multinomial(ordered, 1, generator=self.generator)
+        # One uniform number on the cumulated probabilities: the same token wherever logits are
+        # nearly the same, and no order of the vocabulary where none is asked for.
+        weights = torch.softmax(logits.float().cpu() / self.sampling.temperature, dim=-1)
+        ids = None
+        if self.sampling.top_p < 1:
+            weights, ids = weights.sort(descending=True, stable=True)
+            before = weights.cumsum(dim=-1) - weights
+            weights = weights.masked_fill(before >= self.sampling.top_p, 0.0)
+        cumulated = weights.cumsum(dim=-1, dtype=torch.float64)
+        point = torch.rand(1, generator=self.generator, dtype=torch.float64) * cumulated[-1]
+        place = torch.searchsorted(cumulated, point, right=True)
         if self.sampling.logprobs and self.logprobs_of == "sampled":
-            self.drawn_logprob = float((ordered[place] / ordered.sum()).log())
-        return int(ids[place])
+            self.drawn_logprob = float((weights[place] / cumulated[-1]).log())
+        return int(place if ids is None else ids[place])
 
     def accept(self, token_id: int, logprob: float | None) -> None:
         """Append a token and decide whether the row ends with it."""
