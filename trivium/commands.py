@@ -83,6 +83,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.retrieval_recall",
         "benchmarks.retrieval_scale",
         "benchmarks.retrieval_places",
+        "benchmarks.outcomes",
         "benchmarks.sentence_ranking",
         "benchmarks.reading",
         "benchmarks.perfect_extraction",

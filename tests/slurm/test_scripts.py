@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -14,42 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.slurm.programs import write_echo
+from tests.slurm.programs import SCRIPTS, asked, run, write_echo
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "slurm"
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> dict[str, str]:
-    """An environment whose SLURM commands log their arguments, one a line, with `|` between."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    log = tmp_path / "asked"
-    programs = {
-        "sbatch": f'IFS="|"; echo "$*" >> {log}; wc -l < {log} | tr -d " "',
-        "srun": f'IFS="|"; echo "srun|$*" >> {log}; exit ${{SRUN_STATUS:-0}}',
-        "scontrol": "echo node1; echo node2",
-    }
-    for name, body in programs.items():
-        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
-        (folder / name).chmod((folder / name).stat().st_mode | stat.S_IXUSR)
-    return {
-        **os.environ,
-        "PATH": f"{folder}:{os.environ['PATH']}",
-        "WORK": str(tmp_path / "work"),
-        "PYTHON": sys.executable,
-        "ASKED": str(log),
-    }
-
-
-def asked(cluster: dict[str, str]) -> list[list[str]]:
-    return [line.split("|") for line in Path(cluster["ASKED"]).read_text().splitlines()]
-
-
-def run(cluster: dict[str, str], *command: str, **more: str) -> "subprocess.CompletedProcess[str]":
-    given = {**cluster, **more}
-    return subprocess.run(command, env=given, capture_output=True, text=True, timeout=300)
 
 
 def test_the_pipeline_waits_for_what_it_needs(cluster: dict[str, str]) -> None:

@@ -1,0 +1,109 @@
+"""The world of benchmarks/outcomes.py: what only the outcome tells, and what a model is taught."""
+
+import argparse
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.harness.choice_world import (
+    NONE,
+    RIGHT,
+    WRONG,
+    ChoiceWorld,
+    repeated_ids,
+    small_tokenizer,
+    write_world,
+)
+from benchmarks.outcomes import GUARDED, PLAIN, REWARDS, course, settings_for
+from inference.retrieval.corpus import open_corpus
+from inference.retrieval.open_retriever import build_retriever
+from models.files.backbone import SMOLLM2, load_tokenizer
+from models.formats.records import QuestionRecord, read_records
+from models.parts.loss import IGNORE_INDEX
+from training.rounds.run import Round
+
+THINGS = 40
+
+
+@pytest.fixture(scope="module")
+def world() -> ChoiceWorld:
+    return ChoiceWorld.drawn(THINGS, 0)
+
+
+def _asked(plan: str) -> str:
+    return plan.removeprefix("[SUBQ] ")
+
+
+def test_one_kind_of_plan_finds_every_passage_and_the_other_none(
+    world: ChoiceWorld, tmp_path: Path
+) -> None:
+    write_world(tmp_path, world)
+    corpus = open_corpus(tmp_path / "corpus.jsonl", None)
+    retriever = build_retriever("bm25", corpus, "hash", None, 5)
+    for kind, right in ((RIGHT, THINGS), (WRONG, 0)):
+        plans = [_asked(world.plan(thing, kind)) for thing, _ in world.things]
+        found = [hits[0].passage.id for hits in retriever.search(plans, 1)]
+        told = sum(title == thing for title, (thing, _) in zip(found, world.things, strict=True))
+        assert told == right
+
+
+def test_the_model_is_taught_each_kind_as_often(world: ChoiceWorld) -> None:
+    samples, triples = world.samples((RIGHT, WRONG, NONE))
+    plans = Counter(sample.label.split("?")[0][:12] for sample in samples if sample.task == "plan")
+    assert plans == {"[SUBQ] Who m": THINGS, "[SUBQ] Which": THINGS, "[SUFFICIENT]": THINGS}
+    assert sum(bool(sample.triples) for sample in triples) == THINGS
+
+
+def test_few_answers_are_right_where_so_many_are_known(world: ChoiceWorld, tmp_path: Path) -> None:
+    write_world(tmp_path, world, known=0.1)
+    questions = read_records(tmp_path / "questions.jsonl", QuestionRecord)
+    makers = dict(world.things)
+    known = [q for q in questions if q.answer == makers[q.question.split()[-1].rstrip("?")]]
+    assert len(known) == THINGS // 10
+
+
+def test_worlds_differ_by_seed(world: ChoiceWorld) -> None:
+    assert ChoiceWorld.drawn(THINGS, 0) == world != ChoiceWorld.drawn(THINGS, 1)
+
+
+def test_names_are_one_token_and_copied_in_the_other_form(world: ChoiceWorld) -> None:
+    names = [name for pair in world.things for name in pair]
+    tokenizer = small_tokenizer(load_tokenizer(SMOLLM2), ["Who made it?"], names)
+    forms = [
+        [ids for [ids] in tokenizer(each).input_ids] for each in ([f" {n}" for n in names], names)
+    ]
+    said, again = map(torch.tensor, forms)
+    batch = repeated_ids(said, again, torch.Generator().manual_seed(0), batch_size=3, length=5)
+    first, second = batch["input_ids"].split(5, dim=1)
+    place = {int(before): int(after) for before, after in zip(said, again, strict=True)}
+    assert [[place[int(i)] for i in row] for row in first] == second.tolist()
+    assert batch["labels"][:, 5:].tolist() == second.tolist()
+    assert (batch["labels"][:, :5] == IGNORE_INDEX).all()
+
+
+def test_the_rewards_differ_in_their_penalties_alone(tmp_path: Path) -> None:
+    options = argparse.Namespace(learning_rate=1e-3, rounds=2, things=4, group=2)
+    given = {
+        name: settings_for(tmp_path, tmp_path / "out", "policy", 0, REWARDS[name], options)
+        for name in (PLAIN, GUARDED)
+    }
+    plain, guarded = (dict(w.split("=") for w in given[n].rollout.weights) for n in given)
+    assert {part for part in plain if plain[part] != guarded[part]} == {
+        "malformed", "repeated", "empty", "refused",
+    }  # fmt: skip
+    given[PLAIN].rollout.weights = given[GUARDED].rollout.weights
+    assert given[PLAIN] == given[GUARDED]
+
+
+def test_a_course_has_a_row_a_round() -> None:
+    drawn = {"f1": 0.5, "reward": 0.4, "reward_parts": {"recall": 0.5, "searches": 1.0}}
+    rounds = [
+        Round(0, "start", True, 0.4, {}, {}, {"f1": 0.4}),
+        Round(1, "one", True, 0.6, drawn, {"kl": 0.1}, {"f1": 0.6}),
+    ]
+    first, second = course(rounds)
+    assert (first["f1"], first["found_drawn"]) == (0.4, None)
+    assert (second["f1"], second["found_drawn"], second["searches_drawn"]) == (0.6, 0.5, 1.0)
+    assert (second["kl"], second["refused_drawn"]) == (0.1, None)
