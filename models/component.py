@@ -1,16 +1,15 @@
 """What all components share: their settings, adapter, loss and generation, and their folder."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 import torch
-from peft import PeftModel
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.modeling_outputs import CausalLMOutput
 
 from common.names import did_you_mean
 from models.files.backbone import backbone_id, load_backbone
@@ -22,7 +21,6 @@ from models.files.checkpoint import (
     write_component,
 )
 from models.kernels.cpu_attention import use_cpu_training_attention
-from models.kernels.cpu_lora import use_cpu_lora
 from models.parts.adapters import (
     ALL_LINEAR,
     add_lora,
@@ -36,6 +34,11 @@ from models.parts.adapters import (
 )
 from models.parts.loss import unwrapped
 from models.parts.objective import OutcomeLoss, Outcomes
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers.modeling_outputs import CausalLMOutput
 
 # What config.json says of a component beside its settings.
 IDENTITY = ("component", "backbone_id", "format_version")
@@ -156,6 +159,8 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
         self.outcome_loss: OutcomeLoss | None = None
         if config.has_adapter and self.backbone.dtype != torch.float32:
             leave_casting_to_autocast(model)
+            from models.kernels.cpu_lora import use_cpu_lora
+
             use_cpu_lora(model)
         use_cpu_training_attention(self.backbone)
 
@@ -266,7 +271,7 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
     def write_weights(self, folder: Path) -> None:
         """Write what was learned into a folder."""
         if self.settings.has_adapter:
-            save_adapter(cast(PeftModel, self.model), folder)
+            save_adapter(cast("PeftModel", self.model), folder)
 
     def forward(
         self,

@@ -1,14 +1,15 @@
 """The condition extractor: a frozen LLM that writes condition triplets (Tri-RAG §III-B)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.component import ComponentConfig, ComponentModel
 from models.parts.adapters import backbone_autocast
@@ -22,6 +23,9 @@ from models.parts.deep_prompt import (
 from models.parts.loss import decoder_body
 from models.parts.prefix_tuning import PrefixPrompt, load_prefix, save_prefix
 from models.processors.passages import ConditionProcessor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 COMPONENT = "tri_rag"
 SOFT_PROMPTS_FILE = "soft_prompts.safetensors"

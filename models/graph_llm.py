@@ -1,15 +1,15 @@
 """GraphLLM: a language model with LoRA that reads a graph as one token (RAS §3.4, App. D.2)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.modeling_outputs import CausalLMOutput
 
 from models.component import ComponentConfig, ComponentModel, check_keys
 from models.files.backbone import load_tokenizer
@@ -19,6 +19,10 @@ from models.parts.graph import GraphBatch
 from models.parts.graph_encoder import GraphEncoder, GraphEncoderConfig
 from models.parts.objective import Outcomes
 from models.processors.ras import RasProcessor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers.modeling_outputs import CausalLMOutput
 
 COMPONENT = "ras"
 GRAPH_ENCODER_FILE = "graph_encoder.safetensors"

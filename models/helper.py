@@ -6,18 +6,21 @@ still missing (Trig-Nav §3.2), to say under which topic an entity belongs (TH-R
 choose topics and subtopics for a question (TH-RAG App. A.4 and A.5).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args
-
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 from common.names import did_you_mean
 from models.component import ComponentConfig, ComponentModel
 from models.files.checkpoint import CONFIG_FILE, NotACheckpointError
 from models.formats.records import HelperTask
 from models.processors.passages import InstructionProcessor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 COMPONENT = "helper"
 

@@ -5,20 +5,15 @@ reads question and passage at once in one pass, both ways, and its score tells p
 other (Devlin et al. 2019, §4.3; the null answer as in Rajpurkar et al. 2018).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
 
 import torch
-from peft import LoraConfig, PeftModel
+import transformers
 from torch import FloatTensor, Tensor
-from transformers import (
-    AutoConfig,
-    AutoModelForQuestionAnswering,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
-from transformers.modeling_outputs import QuestionAnsweringModelOutput
 
 from models.component import ComponentConfig, ComponentModel
 from models.files.backbone import (
@@ -31,6 +26,11 @@ from models.files.backbone import (
 from models.kernels.cpu_attention import use_cpu_encoder_attention
 from models.parts.adapters import ALL_LINEAR
 from models.processors.spans import SpanProcessor
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers.modeling_outputs import QuestionAnsweringModelOutput
 
 COMPONENT = "span_reader"
 ANSWER_LAYER = "qa_outputs"
@@ -77,17 +77,19 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
     def load_backbone(cls, config: SpanReaderConfig, dtype: str) -> PreTrainedModel:
         """Return the encoder with a new answer layer."""
         source = resolve_backbone(config.backbone)
-        described = AutoConfig.from_pretrained(source, revision=config.backbone_revision)
+        revision = config.backbone_revision
+        described = transformers.AutoConfig.from_pretrained(source, revision=revision)
         # Drawing random numbers takes a fifth of a step, and adapters overfit little.
         for rate in DROPOUT_RATES:
             if hasattr(described, rate):
                 setattr(described, rate, 0.0)
         # The answer layer is new here, and then trained or loaded.
         with quiet_progress(), quiet_report():
-            backbone = AutoModelForQuestionAnswering.from_pretrained(
+            factory = transformers.AutoModelForQuestionAnswering
+            backbone = factory.from_pretrained(
                 source,
                 config=described,
-                revision=config.backbone_revision,
+                revision=revision,
                 dtype=DTYPES.get(resolve_dtype(dtype), "auto"),
             )
         use_cpu_encoder_attention(backbone)
@@ -98,6 +100,8 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
     @classmethod
     def add_adapter(cls, backbone: PreTrainedModel, config: SpanReaderConfig) -> PeftModel:
         """Return the encoder frozen, with adapters and an answer layer that train."""
+        from peft import LoraConfig, PeftModel
+
         linear = r".*encoder.*\.(query|key|value|dense)"
         targets = linear if config.lora_targets == ALL_LINEAR else config.lora_targets
         adapter = LoraConfig(
@@ -137,7 +141,7 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
         losses = (_missed(start, spans[..., 0]) + _missed(end, spans[..., 1])) / 2
         number = counts.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
         loss = (losses * counts).sum() / number
-        return QuestionAnsweringModelOutput(
+        return transformers.modeling_outputs.QuestionAnsweringModelOutput(
             loss=cast(FloatTensor, loss),
             start_logits=cast(FloatTensor, start),
             end_logits=cast(FloatTensor, end),
@@ -182,6 +186,8 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
 
     def merged(self) -> Self:
         """Return this reader, for reading alone: its update added to the encoder's weights."""
+        from peft import PeftModel
+
         if isinstance(self.model, PeftModel):
             self.model = self.model.merge_and_unload()
         return self.eval().requires_grad_(False)

@@ -4,16 +4,17 @@ Any causal or encoder-decoder backbone, fully fine-tuned or with LoRA adapters
 (RAS §3.2 eq. 4, App. D.1).
 """
 
+from __future__ import annotations
+
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import torch
+import transformers
 from torch import FloatTensor, Tensor
 from torch.nn import functional
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.modeling_outputs import CausalLMOutput
 
 from models.component import ComponentConfig, ComponentModel
 from models.files.backbone import backbone_id, load_backbone, load_tokenizer
@@ -21,6 +22,10 @@ from models.files.checkpoint import check_backbone, read_component_config
 from models.parts.loss import IGNORE_INDEX
 from models.parts.objective import Outcomes
 from models.processors.passages import TextToTriplesProcessor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers.modeling_outputs import CausalLMOutput
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +93,9 @@ class TextToTriples(ComponentModel[TextToTriplesConfig]):
             raise ValueError("an encoder-decoder model learns by imitation alone")
         output = self.model(input_ids=input_ids, attention_mask=attention_mask, labels=labels)
         if num_items_in_batch is None:
-            return CausalLMOutput(loss=output.loss, logits=output.logits)
+            return transformers.modeling_outputs.CausalLMOutput(
+                loss=output.loss, logits=output.logits
+            )
         # These models average over the batch's own labels, whatever the step holds, and have no
         # mean for a batch without any.
         total = functional.cross_entropy(
@@ -98,7 +105,7 @@ class TextToTriples(ComponentModel[TextToTriplesConfig]):
             reduction="sum",
         )
         loss = cast(FloatTensor, total / num_items_in_batch)
-        return CausalLMOutput(loss=loss, logits=output.logits)
+        return transformers.modeling_outputs.CausalLMOutput(loss=loss, logits=output.logits)
 
     def write_weights(self, folder: Path) -> None:
         """Write the adapter, or the whole model where all of it trained."""

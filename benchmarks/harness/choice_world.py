@@ -146,7 +146,7 @@ def write_components(
 
     whole = load_tokenizer(SMOLLM2)
     names = [name for pair in world.things for name in pair]
-    texts = [whole.decode(sample.input_ids) for sample in encoded(whole)]
+    texts = [str(whole.decode(sample.input_ids)) for sample in encoded(whole)]
     tokenizer = small_tokenizer(whole, texts, names)
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
@@ -163,7 +163,7 @@ def write_components(
         torch.tensor([*every, *NAME_WEIGHT * [int(ids[0]) for ids in tokenizer(forms).input_ids]])
         for forms in (within, alone)
     )
-    pretrain(model, encoded(tokenizer), said, again, steps, seed)
+    pretrain(model, encoded(tokenizer), said, again, steps, seed, int(tokenizer.pad_token_id))
     model.save_pretrained(backbone)
     tokenizer.save_pretrained(backbone)
     GraphLLM.from_config(ras).save_pretrained(folder / "ras")
@@ -185,10 +185,11 @@ def pretrain(
     again: torch.Tensor,
     steps: int,
     seed: int,
+    pad_token_id: int,
     batch_size: int = 24,
 ) -> None:
     """Train all weights on the samples' labels, and to copy `said` as `again` [n]."""
-    collate = Collator(int(model.config.pad_token_id))
+    collate = Collator(pad_token_id)
     chance, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=steps)

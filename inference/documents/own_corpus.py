@@ -1,5 +1,7 @@
 """A folder of one's own as a corpus to ask: taken in on the way, into the user's cache folder."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import shutil
@@ -7,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from common.cache import cache_folder
 from common.files import file_sha256
@@ -17,6 +17,9 @@ from inference.documents.chunks import CountTokens
 from inference.documents.ingestion import Ingested, ingest
 from inference.retrieval.passages import DENSE, EARLIER
 from models.files.backbone import load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 MAX_TOKENS = 200
 TOKENIZER = "smollm2"

@@ -6,11 +6,9 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
-from peft import PeftModel
-from transformers import PreTrainedTokenizerBase
 
 from common.names import did_you_mean
 from inference.engines.contract import InvalidRequestError
@@ -29,6 +27,9 @@ from models.parts.deep_prompt import DeepPrompt
 from models.parts.prefix_tuning import as_prefix
 from models.text_to_triples import COMPONENT as TEXT_TO_TRIPLES
 from models.text_to_triples import MODEL_FOLDER, TextToTriplesConfig
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -170,6 +171,8 @@ def prefix_states(
     backbone = load_backbone(settings.backbone, "float32", settings.backbone_revision)
     check_backbone(config, backbone_id(backbone), folder)
     if adapter is not None:
+        from peft import PeftModel
+
         PeftModel.from_pretrained(backbone, str(adapter))
     prompt = load_prompt(folder, settings, backbone)
     assert prompt is not None

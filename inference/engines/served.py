@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from jinja2 import TemplateError
-from transformers import PreTrainedTokenizerBase
 
 from inference.engines.contract import (
     InvalidRequestError,
@@ -31,6 +30,9 @@ from models.parts.graph import (
 from models.parts.graph_encoder import GraphEncoder
 from models.processors.passages import PassageProcessor
 from models.processors.ras import RasProcessor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def start_ids(tokenizer: PreTrainedTokenizerBase, graph_token: bool) -> list[int]:

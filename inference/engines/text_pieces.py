@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from inference.engines.contract import GenerationError, Request
 from inference.engines.token_choice import decode_ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 # Bytes that are no whole character yet decode to it.
 HALF_CHARACTER = "\ufffd"

@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import llguidance.hf
 import torch
 from llguidance import LLMatcher
-from transformers import PreTrainedTokenizerBase
 
 from inference.engines.contract import Constraint, InvalidRequestError, LogprobsOf, Sampling
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 CHECKED_CONSTRAINTS = 1024
 # A character takes up to four byte-level tokens; a few more for tokens that decode to nothing.

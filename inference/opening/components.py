@@ -1,11 +1,11 @@
 """Checkpoint folders as what loops need of them: requests made as in training."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from inference.engines.contract import (
     EXTRACTOR_ADAPTER,
@@ -36,6 +36,9 @@ from models.helper import HelperConfig, read_helper_config
 from models.processors.passages import InstructionProcessor, PassageProcessor
 from models.text_to_triples import TextToTriplesConfig
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 MAX_PROMPTED_TRIPLES_TOKENS = 512
 MAX_PROMPTED_READING_TOKENS = 64
 
@@ -49,7 +52,7 @@ class Component:
     fingerprint: str
 
     @classmethod
-    def open(cls, folder: str | Path, kind: str | None = None) -> "Component":
+    def open(cls, folder: str | Path, kind: str | None = None) -> Component:
         """Read a folder of `kind` (ras, t2t, tri_rag, helper; None: any).
 
         Raises CheckpointError with the reason.

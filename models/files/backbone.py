@@ -1,5 +1,7 @@
 """The language model under every learned component: found, converted once, loaded."""
 
+from __future__ import annotations
+
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -9,25 +11,20 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+# Itself imports what is used of it when it is used.
 import transformers
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-    PretrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
-from transformers.utils import logging as transformers_logging
 
 from common.cache import cache_folder, check_cache_room, only_writer
 from common.errors import UserError
 from common.files import atomic_directory
 from models.files.checkpoint import write_json
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +128,8 @@ def _convert_gguf(gguf: Path, folder: Path, maker: dict[str, Any]) -> None:
 
 def _write_checkpoint(gguf: Path, target: Path) -> None:
     source, file_name = str(gguf.parent), gguf.name
-    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file_name)
-    quantised = AutoModelForCausalLM.from_pretrained(
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source, gguf_file=file_name)
+    quantised = transformers.AutoModelForCausalLM.from_pretrained(
         source, gguf_file=file_name, dtype=torch.float32
     )
     weights = {key: value.detach().clone() for key, value in quantised.state_dict().items()}
@@ -140,7 +137,7 @@ def _write_checkpoint(gguf: Path, target: Path) -> None:
     # With a quantization_config, save_pretrained refuses: "not serializable".
     if hasattr(config, "quantization_config"):
         del config.quantization_config
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     model.load_state_dict(weights)
     model.generation_config = quantised.generation_config
     tokenizer.save_pretrained(target)
@@ -150,24 +147,24 @@ def _write_checkpoint(gguf: Path, target: Path) -> None:
 @contextmanager
 def quiet_progress() -> Iterator[None]:
     """Keep the library's bars off a command's output while the block runs."""
-    was_enabled = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
+    was_enabled = transformers.logging.is_progress_bar_enabled()
+    transformers.logging.disable_progress_bar()
     try:
         yield
     finally:
         if was_enabled:
-            transformers_logging.enable_progress_bar()
+            transformers.logging.enable_progress_bar()
 
 
 @contextmanager
 def quiet_report() -> Iterator[None]:
     """Keep the library from reporting weights that are new, where a component brings them."""
-    level = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
+    level = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
     try:
         yield
     finally:
-        transformers_logging.set_verbosity(level)
+        transformers.logging.set_verbosity(level)
 
 
 def packaged_minilm() -> Path:
@@ -210,7 +207,8 @@ def resolve_backbone(name: str) -> str:
 
 def load_tokenizer(name: str, revision: str | None = None) -> PreTrainedTokenizerBase:
     """Load a backbone's tokenizer with a pad token (its own, else EOS, else UNK), right padding."""
-    tokenizer = AutoTokenizer.from_pretrained(resolve_backbone(name), revision=revision)
+    source = resolve_backbone(name)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     tokenizer.padding_side = "right"
@@ -245,8 +243,9 @@ def load_backbone(name: str, dtype: str = "auto", revision: str | None = None) -
     if dtype != "auto" and dtype not in DTYPES:
         raise ValueError(f"dtype '{dtype}' is none of: auto, {NATIVE}, {', '.join(DTYPES)}.")
     source = resolve_backbone(name)
-    config = AutoConfig.from_pretrained(source, revision=revision)
-    factory = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    config = transformers.AutoConfig.from_pretrained(source, revision=revision)
+    causal, seq2seq = transformers.AutoModelForCausalLM, transformers.AutoModelForSeq2SeqLM
+    factory = seq2seq if config.is_encoder_decoder else causal
     with quiet_progress():
         return factory.from_pretrained(
             source,
@@ -265,7 +264,8 @@ def backbone_id(model_or_name: PreTrainedModel | str, revision: str | None = Non
     """
     if isinstance(model_or_name, str):
         source = resolve_backbone(model_or_name)
-        return _identity(model_or_name, AutoConfig.from_pretrained(source, revision=revision))
+        config = transformers.AutoConfig.from_pretrained(source, revision=revision)
+        return _identity(model_or_name, config)
     unwrap = getattr(model_or_name, "get_base_model", None)
     model = unwrap() if unwrap else model_or_name
     return _identity(model.config._name_or_path, model.config)

@@ -1,15 +1,17 @@
 """Attention for a CPU: causal in training, of one new token over a cache, and of an encoder."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 GROUPED_SDPA = "grouped_sdpa"
 NAME = "cpu_training"
@@ -42,6 +44,8 @@ def grouped_sdpa(
         and all(options.get(name) is None for name in ("position_bias", "cache"))
     )
     if not applies:
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
@@ -73,6 +77,9 @@ def set_attention(
     model: PreTrainedModel, name: str, attention: Callable[..., tuple[Tensor, None]]
 ) -> None:
     """Run a model with `attention`, registered as `name`, under masks as sdpa has them."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, sdpa_mask)
     model.set_attn_implementation(name)
@@ -264,6 +271,8 @@ def cpu_encoder_attention(
         and not getattr(module, "is_causal", False)
     )
     if not applies:
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )

@@ -1,20 +1,24 @@
 """Adapters on a frozen backbone: LoRA as plain PEFT reads it, casting, and a step's loss."""
 
+from __future__ import annotations
+
 import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from peft import LoraConfig, PeftModel, TaskType, get_peft_model
-from peft.tuners.tuners_utils import BaseTunerLayer
+import transformers
 from safetensors.torch import load_file, save_file
 from torch import FloatTensor, Tensor, nn
-from transformers import PreTrainedModel
-from transformers.modeling_outputs import CausalLMOutput
 
 from models.parts.loss import decoder_body, label_logprobs, label_loss, step_loss, unwrapped
 from models.parts.objective import OutcomeLoss, Outcomes
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel
+    from transformers.modeling_outputs import CausalLMOutput
 
 ALL_LINEAR = "all-linear"
 
@@ -41,6 +45,8 @@ def add_lora(
         targets: module names, or "all-linear" (every linear layer but the LM head).
         backbone: the name that the adapter's configuration gives its base model.
     """
+    from peft import LoraConfig, TaskType, get_peft_model
+
     seq2seq = model.config.is_encoder_decoder
     config = LoraConfig(
         r=rank,
@@ -74,6 +80,8 @@ def copy_adapter_config(source: Path, target: Path) -> None:
 
 def load_adapter(model: PreTrainedModel, folder: Path, is_trainable: bool = False) -> PeftModel:
     """Put a saved adapter on its backbone."""
+    from peft import PeftModel
+
     return PeftModel.from_pretrained(
         model, str(folder), is_trainable=is_trainable, autocast_adapter_dtype=True
     )
@@ -92,6 +100,8 @@ def backbone_autocast(backbone: PreTrainedModel) -> AbstractContextManager[Any]:
 
 def leave_casting_to_autocast(model: nn.Module) -> None:
     """Keep PEFT from turning activations into float32 copies in front of every adapter."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
     for module in model.modules():
         if isinstance(module, BaseTunerLayer):
             module.cast_input_dtype_enabled = False  # type: ignore[assignment]
@@ -136,16 +146,19 @@ def causal_loss(
             use_cache=False, **attention_inputs(attention_mask), **decoder_inputs
         ).last_hidden_state
         lm_head = backbone.get_output_embeddings()
+        inputs = (states, labels, lm_head, num_items_in_batch, backbone.config)
+        logits = None
         if outcomes is not None:
             loss = _outcome_loss(
                 states, labels, backbone, num_items_in_batch, outcomes, outcome_loss
             )
-            return CausalLMOutput(loss=cast(FloatTensor, loss))
-        inputs = (states, labels, lm_head, num_items_in_batch, backbone.config)
-        if backbone.training:
-            return CausalLMOutput(loss=cast(FloatTensor, step_loss(*inputs)))
-        loss, logits, _ = label_loss(*inputs)
-    return CausalLMOutput(loss=cast(FloatTensor, loss), logits=cast(FloatTensor, logits))
+        elif backbone.training:
+            loss = step_loss(*inputs)
+        else:
+            loss, logits, _ = label_loss(*inputs)
+    return transformers.modeling_outputs.CausalLMOutput(
+        loss=cast(FloatTensor, loss), logits=cast(FloatTensor, logits)
+    )
 
 
 def _outcome_loss(

@@ -1,15 +1,16 @@
 """Layer-wise soft prompts on a frozen decoder, and attention over them (Tri-RAG eq. 3 to 7)."""
 
+from __future__ import annotations
+
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.kernels.cpu_attention import (
     causal_mask,
@@ -18,6 +19,9 @@ from models.kernels.cpu_attention import (
     trains_on_cpu,
 )
 from models.parts.loss import decoder_body
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 NAME = "deep_prompt"
 # Rotary embeddings whose frequencies hang on the longest position seen, not on distances alone.

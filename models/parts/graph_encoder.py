@@ -6,8 +6,6 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch_geometric.nn import GATConv, GCNConv, TransformerConv
-from torch_geometric.utils import scatter
 
 from models.parts.graph import GraphBatch
 
@@ -59,6 +57,9 @@ class GraphLayer(nn.Module):
 
 
 def _convolution(config: GraphEncoderConfig) -> nn.Module:
+    # Late, as `scatter` below: an engine that reads no graphs needs none of it.
+    from torch_geometric.nn import GATConv, GCNConv, TransformerConv
+
     hidden, heads = config.hidden_dim, config.num_heads
     if config.kind == "gcn":
         return GCNConv(hidden, hidden)
@@ -114,6 +115,8 @@ class GraphEncoder(nn.Module):
 
     def _pool(self, x: Tensor, graph: GraphBatch) -> Tensor:
         """Mean over nodes, then over sub-graphs; the learned vector where there is neither."""
+        from torch_geometric.utils import scatter
+
         num_subgraphs = graph.subgraph_to_sample.numel()
         subgraphs = scatter(x, graph.node_to_subgraph, 0, num_subgraphs, reduce="mean")
         samples = scatter(subgraphs, graph.subgraph_to_sample, 0, graph.batch_size, reduce="mean")

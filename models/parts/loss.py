@@ -1,13 +1,16 @@
 """Log-probabilities of label tokens: logits are computed only where there is a label."""
 
-from typing import Any, cast
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from peft import PeftModel
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
-from transformers import PretrainedConfig, PreTrainedModel
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
 
 ROWS = 256
 IGNORE_INDEX = -100
@@ -166,8 +169,8 @@ def decoder_body(model: nn.Module) -> nn.Module:
 
 def unwrapped(model: nn.Module) -> PreTrainedModel:
     """Return the backbone itself where PEFT wraps it; its adapters stay in it."""
-    base = model.get_base_model() if isinstance(model, PeftModel) else model
-    return cast(PreTrainedModel, base)
+    unwrap = getattr(model, "get_base_model", None)
+    return cast("PreTrainedModel", unwrap() if unwrap else model)
 
 
 def _shifted(labels: Tensor) -> Tensor:

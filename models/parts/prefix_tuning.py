@@ -4,17 +4,21 @@ PEFT hands a prefix over as a cache and lets real tokens begin at position n; he
 so the stored keys are turned back by n positions. Distances, and with them the logits, are equal.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from peft import PeftType, PrefixTuningConfig, TaskType
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from models.parts.adapters import ADAPTER_WEIGHTS
 from models.parts.deep_prompt import DeepPrompt, PromptStates, UnsupportedBackboneError, rotated
 from models.parts.loss import decoder_body
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 PROMPT_EMBEDDINGS = "prompt_embeddings"
 
@@ -71,6 +75,8 @@ def as_prefix(prompt: DeepPrompt, backbone: PreTrainedModel) -> Tensor:
 
 def save_prefix(prefix: Tensor, backbone: str, folder: Path) -> None:
     """Write a prefix [n, 2 x layers, G, D] as the folder that `PeftModel.from_pretrained` reads."""
+    from peft import PeftType, PrefixTuningConfig, TaskType
+
     length, doubled, heads, width = prefix.shape
     config = PrefixTuningConfig(
         peft_type=PeftType.PREFIX_TUNING,

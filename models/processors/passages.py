@@ -1,11 +1,11 @@
 """Passages and prompts with their labels as token ids: the same in training and serving."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from common.errors import UserError
 from models.facts.grounding import sentence_ends
@@ -13,6 +13,9 @@ from models.formats.conditions import ConditionTriplet, format_conditions
 from models.formats.prompts import conditions_prompt, triples_prompt
 from models.formats.records import ConditionSample, InstructionSample, TriplesSample
 from models.formats.triples import Triple, format_triples
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 ItemT = TypeVar("ItemT")
 

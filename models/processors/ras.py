@@ -1,10 +1,11 @@
 """From a history to token ids and graphs, the same for training and for every engine."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from models.facts.comparisons import derive_comparisons
 from models.formats.planning import History, HistoryStep
@@ -14,6 +15,9 @@ from models.formats.triples import Triple
 from models.parts.graph import Subgraph, build_subgraph
 from models.parts.loss import IGNORE_INDEX
 from models.processors.passages import LabelCutError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 _PROMPTS: dict[Task, Callable[[History], str]] = {"plan": plan_prompt, "answer": answer_prompt}

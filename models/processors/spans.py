@@ -1,17 +1,21 @@
 """Questions with a passage as ids of an encoder, and its positions back as spans of the passage."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from models.formats.reading import parse_reading, passage_of, question_of
 from models.formats.records import InstructionSample
 from models.processors.passages import LabelCutError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 # Tokens of a passage that two windows share, so that an answer stands whole in one of them.
 OVERLAP = 64

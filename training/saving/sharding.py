@@ -4,13 +4,14 @@ A checkpoint holds whole tensors by name, so that it moves between one process, 
 and FSDP. Every function here is called by all processes together.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate import Accelerator
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
@@ -19,6 +20,9 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from common.errors import UserError
 from training.saving import zero_state
 from training.saving.state import StateByName
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 FSDP_ASKED = "ACCELERATE_USE_FSDP"
 

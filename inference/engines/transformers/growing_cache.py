@@ -6,10 +6,9 @@ token is written into room reserved once.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import PretrainedConfig
 from transformers.cache_utils import (
     Cache,
     DynamicCache,
@@ -19,6 +18,9 @@ from transformers.cache_utils import (
 
 from inference.engines.contract import UnsupportedRequestError
 from models.parts.deep_prompt import PromptStates
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 
 class ReservedLayer(DynamicLayer):
