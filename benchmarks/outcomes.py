@@ -60,13 +60,13 @@ def settings_for(
         "--dtype", "float32",
     ]  # fmt: skip
     values = [
-        f"objective.kind={objective}", "objective.kl_weight=0.02", "model.dtype=float32",
+        f"objective.kind={objective}", "objective.kl_weight=0.05", "objective.clip=0.3", "model.dtype=float32",
         f"model.backbone={folder / 'backbone'}", "model.lora.rank=8", "model.lora.alpha=16",
         "model.lora.dropout=0.0", "model.lora.targets=[q_proj,v_proj]",
         "model.max_input_tokens=400", "model.max_output_tokens=48",
         "graph.enabled=false", f"train.learning_rate={options.learning_rate}",
         "train.batch_size=64", "train.gradient_accumulation_steps=1",
-        "train.schedule=constant", "train.warmup_ratio=0", "train.num_train_epochs=2",
+        "train.schedule=constant", "train.warmup_ratio=0", f"train.num_train_epochs={options.epochs}",
         "train.tensorboard=false", "train.save_steps=0", "validation.samples=0",
     ]  # fmt: skip
     given = [
@@ -144,7 +144,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=positive_int, default=5, help="default: 5")
     add("--things", type=positive_int, default=40, help="and questions (default: 40)")
     add("--group", type=positive_int, default=8, help="trajectories a question (default: 8)")
-    add("--learning-rate", type=float, default=1e-3, help="of each round (default: 0.001)")
+    add("--learning-rate", type=float, default=2e-3, help="of each round (default: 0.002)")
+    add("--epochs", type=positive_int, default=8, help="of each round (default: 8)")
     add("--pretrain-steps", type=positive_int, default=450, help="of the backbone (default: 450)")
     add("--dir", type=Path, help="folder to work in, kept (default: a temporary one)")
     return parser

@@ -84,7 +84,7 @@ def test_names_are_one_token_and_copied_in_the_other_form(world: ChoiceWorld) ->
 
 
 def test_the_rewards_differ_in_their_penalties_alone(tmp_path: Path) -> None:
-    options = argparse.Namespace(learning_rate=1e-3, rounds=2, things=4, group=2)
+    options = argparse.Namespace(learning_rate=1e-3, epochs=1, rounds=2, things=4, group=2)
     given = {
         name: settings_for(tmp_path, tmp_path / "out", "policy", 0, REWARDS[name], options)
         for name in (PLAIN, GUARDED)
