@@ -60,13 +60,14 @@ def settings_for(
         "--dtype", "float32",
     ]  # fmt: skip
     values = [
-        f"objective.kind={objective}", "objective.kl_weight=0.05", "objective.clip=0.3", "model.dtype=float32",
-        f"model.backbone={folder / 'backbone'}", "model.lora.rank=8", "model.lora.alpha=16",
-        "model.lora.dropout=0.0", "model.lora.targets=[q_proj,v_proj]",
+        f"objective.kind={objective}", "objective.kl_weight=0.05", "objective.clip=0.3",
+        "model.dtype=float32", f"model.backbone={folder / 'backbone'}", "model.lora.rank=8",
+        "model.lora.alpha=16", "model.lora.dropout=0.0", "model.lora.targets=[q_proj,v_proj]",
         "model.max_input_tokens=400", "model.max_output_tokens=48",
         "graph.enabled=false", f"train.learning_rate={options.learning_rate}",
         "train.batch_size=64", "train.gradient_accumulation_steps=1",
-        "train.schedule=constant", "train.warmup_ratio=0", f"train.num_train_epochs={options.epochs}",
+        "train.schedule=constant", "train.warmup_ratio=0",
+        f"train.num_train_epochs={options.epochs}",
         "train.tensorboard=false", "train.save_steps=0", "validation.samples=0",
     ]  # fmt: skip
     given = [
