@@ -32,7 +32,10 @@ _CONTEXT.set_forkserver_preload(
         *("inference.ask", "inference.evaluate_all", "inference.extract", "inference.serve"),
         *("inference.build_hierarchy", "inference.build_propositions"),
         "data_gen.build_hotpot_subq",
+        # What these import when they load a model.
         *("torch.utils.tensorboard", "transformers.models.llama.modeling_llama"),
+        *("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"),
+        *("peft", "torch_geometric.nn", "torch_geometric.utils"),
     ]
 )
 
