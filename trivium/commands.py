@@ -84,6 +84,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.retrieval_scale",
         "benchmarks.retrieval_places",
         "benchmarks.outcomes",
+        "benchmarks.rollouts",
         "benchmarks.sentence_ranking",
         "benchmarks.reading",
         "benchmarks.perfect_extraction",
