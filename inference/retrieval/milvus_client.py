@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from common.errors import UserError
 
 TOKEN_VARIABLE = "TRIVIUM_MILVUS_TOKEN"
+SECONDS_VARIABLE = "TRIVIUM_MILVUS_SECONDS"
 DEFAULT_NAME = "passages"
 # What the name of an index has behind it for the collection of its words, and for the vectors of
 # what is no passage.
@@ -107,6 +108,7 @@ class Connection:
                 "'trivium-rag[milvus]'"
             ) from error
         self.address = address
+        self._seconds = call_seconds()
         self._client: Any = None
         self._failures = (MilvusException, RpcError)
         token = os.environ.get(TOKEN_VARIABLE, "") if address.is_server else ""
@@ -133,7 +135,7 @@ class Connection:
         """Call what changes nothing, again where the server is away. Raises MilvusError."""
         for wait in range(TRIES - 1):
             try:
-                return getattr(self._client, method)(*arguments, timeout=CALL_SECONDS, **named)
+                return getattr(self._client, method)(*arguments, timeout=self._seconds, **named)
             except self._failures as error:
                 if not _is_passing(error):
                     raise self._error(error) from error
@@ -143,7 +145,7 @@ class Connection:
     def write(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call once what may change something. Raises MilvusError."""
         try:
-            return getattr(self._client, method)(*arguments, timeout=CALL_SECONDS, **named)
+            return getattr(self._client, method)(*arguments, timeout=self._seconds, **named)
         except self._failures as error:
             raise self._error(error) from error
 
@@ -202,6 +204,17 @@ def check_version(address: Address, version: str) -> None:
         )
 
 
+def call_seconds() -> int:
+    """Return the seconds that a call may take: `$TRIVIUM_MILVUS_SECONDS`, else 60.
+
+    Raises MilvusError for what is no whole number above 0.
+    """
+    given = os.environ.get(SECONDS_VARIABLE) or str(CALL_SECONDS)
+    if not (given.isascii() and given.isdigit() and int(given)):
+        raise MilvusError(f"{SECONDS_VARIABLE}={given}: give whole seconds above 0, such as 600")
+    return int(given)
+
+
 def _is_passing(error: Exception) -> bool:
     return any(sign in str(error).lower() for sign in ("unavailable", "deadline", "timeout"))
 
@@ -217,5 +230,8 @@ def _remedied(reason: str, address: Address) -> str:
     if any(sign in lower for sign in ("quota", "exhausted", "no space", "disk full")):
         return f"is full ({short}). Make room there, or give the address of another"
     if (address.is_server and _is_passing(Exception(lower))) or "connect" in lower:
-        return f"no Milvus answers there in time ({short}). {START}"
+        return (
+            f"no Milvus answers there in time ({short}). {START}. Where it is only slow, as with a "
+            f"large index, set {SECONDS_VARIABLE} to the seconds that a call may take"
+        )
     return f"failed ({short}). See the server's log, or build the index anew"

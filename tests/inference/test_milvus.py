@@ -403,6 +403,29 @@ def test_a_server_that_is_down_is_named_with_the_remedy(impatient: None) -> None
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.parametrize(("given", "seconds"), [("", 60), ("600", 600)])
+def test_a_slow_server_is_given_more_seconds(
+    given: str, seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TRIVIUM_MILVUS_SECONDS", given)
+    connection = milvus_client.Connection(milvus_client.Address.parse(str(tmp_path / "file.db")))
+    asked: list[int] = []
+    monkeypatch.setattr(
+        connection._client, "list_collections", lambda timeout: asked.append(timeout), raising=True
+    )
+    connection.read("list_collections")
+    connection.write("list_collections")
+    connection.close()
+    assert asked == [seconds, seconds]
+
+
+@pytest.mark.parametrize("given", ["0", "-5", "1.5", "a minute", "²"])
+def test_seconds_are_whole(given: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRIVIUM_MILVUS_SECONDS", given)
+    with pytest.raises(MilvusError, match=f"TRIVIUM_MILVUS_SECONDS={given}: give whole seconds"):
+        build_retriever("bm25", PASSAGES, index_dir=tmp_path / "file.db")
+
+
 def test_a_server_that_says_nothing_is_waited_for_so_long(impatient: None) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
