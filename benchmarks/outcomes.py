@@ -3,8 +3,8 @@
     benchmarks/outcomes.py --objectives best_of policy --seeds 0 1 2 --rounds 5
 
 In a small world a planner writes two kinds of subquery as often, of which one finds the passage;
-training/improve.py goes its rounds, and the share of questions whose passage is found is measured
-on greedy answers after each. Then the planner may end without a search as well, few answers are
+training/improve.py goes its rounds, each of which shows in what share of its drawn trajectories the
+passage is found. Then the planner may end without a search as well, few answers are
 right whatever it does, and searching costs: a reward without penalties for refusing, and one with
 them. The last line of the output is one JSON object.
 """

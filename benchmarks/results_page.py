@@ -307,8 +307,13 @@ def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dic
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = {"percent": percent, "within": within, "number": number, "mebibytes": mebibytes}
-    filters["p"] = probability
+    filters = {
+        "percent": percent,
+        "within": within,
+        "number": number,
+        "mebibytes": mebibytes,
+        "p": probability,
+    }
     environment.filters.update(filters)
     records = read_records(results)
     values = {

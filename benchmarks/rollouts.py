@@ -20,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,34 +45,34 @@ COLUMNS = ("trajectories", "trajectories_per_hour", "rollout_seconds", "killed",
 
 
 class RolloutFailedError(UserError, RuntimeError):
-    """A rollout that ended by itself with an error."""
+    """A rollout that cannot begin, or ended by itself with an error."""
 
 
 class RolloutCommand:
     """One rollout into a folder, run as often as it takes."""
 
     def __init__(self, out: Path, options: Sequence[str], threads: int) -> None:
+        """Begin anew: seconds of one that goes on are not its own. Raises RolloutFailedError."""
+        if out.exists():
+            raise RolloutFailedError(f"{out} is there already. Remove it, or name another --dir")
         self.out = out
         self._options = list(options)
         self._environment = environment(threads)
 
     def finish(self) -> dict[str, Any]:
         """Run to the end; returns the results. Raises RolloutFailedError."""
-        process = self._begin()
-        self._check(process.wait())
+        with self._run() as process:
+            self._check(process.wait())
         results: dict[str, Any] = json.loads((self.out / RESULTS_FILE).read_text(encoding="utf-8"))
         return results
 
     def killed_at(self, count: int) -> list[bytes]:
         """Run until so many trajectories are kept, kill all its processes; returns what is kept."""
-        process = self._begin()
-        while process.poll() is None and len(self.kept()) < count:
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        else:
-            self._check(process.returncode)
+        with self._run() as process:
+            while process.poll() is None and len(self.kept()) < count:
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+            if process.poll() is not None:
+                self._check(process.returncode)
         return self.kept()
 
     def kept(self) -> list[bytes]:
@@ -80,11 +81,13 @@ class RolloutCommand:
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         return [line for line in lines if line.endswith(b"\n")]
 
-    def _begin(self) -> subprocess.Popen[bytes]:
+    @contextmanager
+    def _run(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Start it; what still runs at the end of the block is killed with all its processes."""
         again = ["--resume"] if self.out.exists() else []
         with (self.out.parent / f"{self.out.name}.log").open("ab") as log:
             # A group of its own: an engine has processes of its own.
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [
                     sys.executable, str(ROLLOUT), "--out", str(self.out), *again,
                     # What another engine has read is not to be found.
@@ -92,6 +95,12 @@ class RolloutCommand:
                 ],
                 env=self._environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
     def _check(self, status: int) -> None:
         if status:

@@ -158,9 +158,9 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
         self.identity = identity
         self.outcome_loss: OutcomeLoss | None = None
         if config.has_adapter and self.backbone.dtype != torch.float32:
-            leave_casting_to_autocast(model)
             from models.kernels.cpu_lora import use_cpu_lora
 
+            leave_casting_to_autocast(model)
             use_cpu_lora(model)
         use_cpu_training_attention(self.backbone)
 

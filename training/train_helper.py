@@ -3,11 +3,11 @@
 accelerate launch training/train_helper.py --config configs/helper_smollm2.yaml [key=value ...]
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import PreTrainedModel
 
 from models.formats.records import HelperTask, InstructionSample
 from models.helper import Helper, HelperConfig
@@ -17,9 +17,6 @@ from training.recipe.settings import ConfigError, T2TSettings
 from training.run.prepare import prepare as prepare_recipe
 from training.run.runner import run_command
 from training.run.scores import score_helper
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 # All tasks train the same adapter, so that one of them stands for any.
 ANY_TASK: HelperTask = "decompose"

@@ -3,11 +3,11 @@
 accelerate launch training/train_tri_rag.py --config configs/tri_rag_smollm2.yaml [key=value ...]
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import PreTrainedModel
 
 from models.condition_extractor import (
     Adaptation,
@@ -30,9 +30,6 @@ from training.recipe.settings import ConfigError, Initialisation, TriRagSettings
 from training.run.prepare import prepare as prepare_recipe
 from training.run.runner import run_command
 from training.run.scores import score_tri_rag
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 
 class TriRagRecipe(Recipe[TriRagSettings, ConditionedPassage]):

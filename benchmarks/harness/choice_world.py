@@ -19,7 +19,7 @@ from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from models.files.backbone import SMOLLM2, load_tokenizer
-from models.formats.planning import HistoryStep
+from models.formats.planning import HistoryStep, Plan, PlanAction, format_plan
 from models.formats.prompts import passage_text
 from models.formats.records import (
     PassageRecord,
@@ -37,6 +37,7 @@ from training.recipe.samples import Collator, TrainingSample, graph_samples, pas
 # Names are words of one token, with and without a space before, so that a tiny model copies them.
 NAME = re.compile(r"Ġ[A-Z][a-z]{3,8}")
 UNKNOWN = "unknown"
+YEAR_QUESTION = "Which year was it?"
 RIGHT, WRONG, NONE = "right", "wrong", "none"
 COMPONENT: dict[str, Any] = {
     "max_input_tokens": 400, "max_output_tokens": 48,
@@ -84,36 +85,46 @@ class ChoiceWorld:
             for n, ((thing, _), gold) in enumerate(zip(self.things, golds, strict=True))
         ]
 
-    def plan(self, thing: str, kind: str) -> str:
-        """Return a plan of a kind."""
-        plans = {RIGHT: f"[SUBQ] {question_of(thing)}", WRONG: "[SUBQ] Which year was it?"}
-        return plans.get(kind, "[SUFFICIENT]")
-
     def samples(self, plans: Sequence[str]) -> tuple[list[RasSample], list[TriplesSample]]:
         """Return what the model has learnt: each kind of plan as often, reading and answering."""
-        ras, triples = [], []
+        facts = {thing: Triple(thing, "maker", maker) for thing, maker in self.things}
+        nothing = HistoryStep(YEAR_QUESTION)
+        ras = []
         for thing, maker in self.things:
-            question, fact = question_of(thing), Triple(thing, "maker", maker)
+            question, found = question_of(thing), HistoryStep(question_of(thing), (facts[thing],))
             ras += [
-                RasSample(f"{thing}/{k}", "plan", question, [], self.plan(thing, k)) for k in plans
+                RasSample(
+                    f"{thing}/{kind}", "plan", question, [], format_plan(plan_of(thing, kind))
+                )
+                for kind in plans
             ]
-            found = HistoryStep(question, (fact,))
-            nothing = HistoryStep(self.plan(thing, WRONG).removeprefix("[SUBQ] "))
             ras += [
                 RasSample(f"{thing}/found", "answer", question, [found], maker),
                 RasSample(f"{thing}/nothing", "answer", question, [nothing], UNKNOWN),
                 RasSample(f"{thing}/not", "answer", question, [], UNKNOWN),
             ]
-            text = passage_text(thing, f"{thing} was made by {maker}.")
-            triples.append(TriplesSample(thing, text, [fact]))
-        for passage in self.passages[len(self.things) :]:
-            triples.append(TriplesSample(passage.id, passage_text(passage.title, passage.text), []))
+        triples = [
+            TriplesSample(
+                passage.id,
+                passage_text(passage.title, passage.text),
+                [facts[passage.id]] if passage.id in facts else [],
+            )
+            for passage in self.passages
+        ]
         return ras, triples
 
 
 def question_of(thing: str) -> str:
     """Return the question about a thing."""
     return f"Who made {thing}?"
+
+
+def plan_of(thing: str, kind: str) -> Plan:
+    """Return a plan of a kind for the question about a thing."""
+    subqueries = {RIGHT: question_of(thing), WRONG: YEAR_QUESTION}
+    if kind in subqueries:
+        return Plan(PlanAction.SUBQ, subqueries[kind])
+    return Plan(PlanAction.SUFFICIENT)
 
 
 def write_world(folder: Path, world: ChoiceWorld, known: float = 1.0) -> None:
@@ -223,7 +234,7 @@ def repeated_ids(
     """Return ids drawn from `said` and then their like in `again`, as labels: they teach to copy.
 
     said, again: [n], row by row the same in two forms.
-    """  # fmt: skip
+    """
     drawn = torch.randint(len(said), (batch_size, length), generator=chance)
     first, second = said[drawn], again[drawn]
     labels = torch.cat([torch.full_like(first, IGNORE_INDEX), second], dim=1)

@@ -1,18 +1,17 @@
 """The exports of a component: what each needs and holds, and a check that it computes the same."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from tokenizers import processors
 from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from common.errors import UserError
 from inference.engines.component_loader import layer_tensors, prefix_states
@@ -44,9 +43,6 @@ from models.parts.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from models.parts.graph import GraphBatch
 from models.parts.prefix_tuning import PROMPT_EMBEDDINGS, save_prefix
 from models.text_to_triples import MODEL_FOLDER, TextToTriples
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Target = Literal["hf", "peft", "prefix", "graph"]
 TARGETS: tuple[Target, ...] = ("hf", "peft", "prefix", "graph")

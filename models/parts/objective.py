@@ -149,4 +149,5 @@ class OutcomeLoss:
 def divergence(logprobs: Tensor, reference: Tensor) -> Tensor:
     """Return the estimate k3 of the KL divergence to a reference, of each token; never negative."""
     difference = reference - logprobs
-    return difference.exp() - difference - 1
+    # Rounding alone could take it below.
+    return (difference.exp() - difference - 1).clamp(min=0)

@@ -12,6 +12,7 @@ from benchmarks.harness.choice_world import (
     RIGHT,
     WRONG,
     ChoiceWorld,
+    plan_of,
     repeated_ids,
     small_tokenizer,
     write_world,
@@ -32,10 +33,6 @@ def world() -> ChoiceWorld:
     return ChoiceWorld.drawn(THINGS, 0)
 
 
-def _asked(plan: str) -> str:
-    return plan.removeprefix("[SUBQ] ")
-
-
 def test_one_kind_of_plan_finds_every_passage_and_the_other_none(
     world: ChoiceWorld, tmp_path: Path
 ) -> None:
@@ -43,7 +40,7 @@ def test_one_kind_of_plan_finds_every_passage_and_the_other_none(
     corpus = open_corpus(tmp_path / "corpus.jsonl", None)
     retriever = build_retriever("bm25", corpus, "hash", None, 5)
     for kind, right in ((RIGHT, THINGS), (WRONG, 0)):
-        plans = [_asked(world.plan(thing, kind)) for thing, _ in world.things]
+        plans = [plan_of(thing, kind).subquery for thing, _ in world.things]
         found = [hits[0].passage.id for hits in retriever.search(plans, 1)]
         told = sum(title == thing for title, (thing, _) in zip(found, world.things, strict=True))
         assert told == right

@@ -27,3 +27,10 @@ def test_a_rollout_that_fails_says_why(tmp_path: Path) -> None:
     given = ("--engines", "transformers", "--dir", str(tmp_path))
     done = run_benchmark("rollouts.py", *given, "--", "--dataset", "none.jsonl", "--corpus", "c")
     assert done.returncode == 1 and "none.jsonl" in done.stderr.splitlines()[-1]
+
+
+def test_a_rollout_that_is_there_is_not_measured_again(tmp_path: Path) -> None:
+    (tmp_path / "transformers-whole").mkdir()
+    given = ("--engines", "transformers", "--dir", str(tmp_path))
+    done = run_benchmark("rollouts.py", *given, "--", "--dataset", "none.jsonl", "--corpus", "c")
+    assert done.returncode == 1 and "name another --dir" in done.stderr.splitlines()[-1]

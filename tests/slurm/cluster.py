@@ -17,9 +17,8 @@ from pathlib import Path
 import psutil
 
 from tests import debian
+from tests.slurm.programs import SCRIPTS
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "slurm"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "srun")
 PACKAGES = ("slurm-wlm", "munge")
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}

@@ -3,7 +3,8 @@
 import subprocess
 from pathlib import Path
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "slurm"
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "slurm"
 
 
 def write_echo(program: Path) -> Path:

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.programs import SCRIPTS, asked, run
+from tests.slurm.programs import ROOT, SCRIPTS, asked, run
 
-ROOT = SCRIPTS.parent
 GIVEN = ("ras_smollm2", "OUT", "3", "rollout.questions=QUESTIONS", "loop=[--loop,ras]")
 
 

@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 
 from tests.inference.ray_commands import alone, answered, evaluation, has_lines, on_ray, world_of
-from tests.slurm.cluster import ENDED, SCRIPTS, Cluster, NoCluster, job_settings, real_cluster
+from tests.slurm.cluster import ENDED, Cluster, NoCluster, job_settings, real_cluster
+from tests.slurm.programs import SCRIPTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(1800)]
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.programs import write_echo
+from tests.slurm.programs import SCRIPTS, write_echo
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "slurm"
 # Shows its words and Ray's variables; a program named `slow` goes on until it is ended.
 PYTHON = """#!/bin/bash
 IFS="|"; echo "$*"

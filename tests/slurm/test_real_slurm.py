@@ -14,7 +14,8 @@ from models.formats.planning import HistoryStep
 from models.formats.records import RasSample, write_records
 from models.formats.triples import Triple
 from tests.components import chat_backbone
-from tests.slurm.cluster import ENDED, ROOT, SCRIPTS, Cluster, NoCluster, job_settings, real_cluster
+from tests.slurm.cluster import ENDED, Cluster, NoCluster, job_settings, real_cluster
+from tests.slurm.programs import ROOT, SCRIPTS
 from tests.training.runs import course, steps_logged, weights
 from training.run.run_folder import read_starts
 from training.saving.checkpoints import resume_folder, verify_checkpoint

@@ -13,9 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.slurm.programs import SCRIPTS, asked, run, write_echo
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.slurm.programs import ROOT, SCRIPTS, asked, run, write_echo
 
 
 def test_the_pipeline_waits_for_what_it_needs(cluster: dict[str, str]) -> None:

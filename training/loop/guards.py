@@ -1,23 +1,18 @@
 """A step is looked at before the optimizer takes it, by all processes together."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import deque
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import torch
+from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from common.errors import UserError
 from training.recipe.agreement import summed
 from training.recipe.samples import FILLING_ID
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 # Steps that a usual loss is the median of, and how many of them it takes at least.
 WINDOW, AT_LEAST = 50, 10

@@ -1,18 +1,14 @@
 """A training on outcomes while it runs: what its losses are divided by, and how tokens fare."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from accelerate import Accelerator
 
 from models.parts.loss import IGNORE_INDEX
 from models.parts.objective import OutcomeLoss, means_of
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 logger = logging.getLogger(__name__)
 

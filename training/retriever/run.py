@@ -5,9 +5,10 @@ import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from sentence_transformers import SentenceTransformer
 
 from common.files import file_sha256
 from models.files.sentence_encoder import load_transformer
@@ -22,9 +23,6 @@ from training.run.arguments import check_launch
 from training.run.run_folder import History, claimed, record_start
 from training.run.runner import plain_settings
 from training.saving.checkpoints import TRAINING_STATE, check_room, resume_folder
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 logger = logging.getLogger(__name__)
 # What is kept of the evaluator's figures, by our name.

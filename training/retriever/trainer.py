@@ -1,11 +1,10 @@
 """The trainer of sentence-transformers with this project's schedule and pickle-free checkpoints."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.training_args import (
@@ -18,9 +17,6 @@ from models.files.checkpoint import package_versions, write_manifest
 from training.loop.schedule import Clock, build_scheduler
 from training.retriever.settings import RetrieverSettings
 from training.saving.manager import CheckpointManager, Standing
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 class SavedEncoder(nn.Module):

@@ -1,11 +1,12 @@
 """From a recipe to what is trained: data, a module new or gone on from, and its validation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedTokenizerBase
 
 from training.recipe.drawn_samples import DrawnCollator
 from training.recipe.recipe import Recipe, SettingsT, encode_data
@@ -14,10 +15,6 @@ from training.recipe.settings import ConfigError, T2TSettings
 from training.run.likelihood import check_likelihoods, without_dropout
 from training.run.validation import Validator, make_validator
 from training.saving.checkpoints import resume_folder
-
-if TYPE_CHECKING:
-    from torch import nn
-    from transformers import PreTrainedTokenizerBase
 
 # What a component may be told anew by the recipe that goes on from it, beside all limits.
 RENEWED = ("compare_dates", "task")

@@ -1,7 +1,5 @@
 """What a training is expected to take, and what it shows before it starts and after it ends."""
 
-from __future__ import annotations
-
 import re
 import resource
 import sys
@@ -10,18 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from rich.console import Console
 from rich.text import Text
 from torch import nn
+from transformers import PreTrainedTokenizerBase
 
 from common.tables import print_table
 from training.recipe.samples import SampleSet, TrainingSample
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 ADAM_BYTES = 8
 MASKED_STYLE, LABEL_STYLE = "dim", "bold green"

@@ -1,17 +1,16 @@
 """Loss, generation and scores on held-out samples, the same for all recipes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import nn
 from tqdm import tqdm
+from transformers import PreTrainedTokenizerBase
 
 from models.formats.helpers import NOTHING
 from models.graph_llm import GraphLLM
@@ -20,9 +19,6 @@ from training.recipe.samples import Collator, SampleSet, SourceT, TrainingSample
 from training.recipe.settings import T2TSettings
 from training.saving import zero_state
 from training.saving.sharding import is_sharded
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 Validator = Callable[[Accelerator], dict[str, float]]
 

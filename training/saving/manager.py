@@ -1,7 +1,5 @@
 """The manager of a training's checkpoints: it writes them, and gives back what they hold."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -11,9 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from accelerate.utils import gather_object
+from torch import nn
+from transformers import TrainerState
 
 from common.files import atomic_directory
 from models.files.checkpoint import MANIFEST_FILE, METRICS_FILE, describe_files, write_json
@@ -43,10 +43,6 @@ from training.saving.state import (
     set_rng_state,
     write_optimizer,
 )
-
-if TYPE_CHECKING:
-    from torch import nn
-    from transformers import TrainerState
 
 logger = logging.getLogger(__name__)
 PROGRESS = "progress.json"

@@ -4,14 +4,13 @@ A checkpoint holds whole tensors by name, so that it moves between one process, 
 and FSDP. Every function here is called by all processes together.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from accelerate import Accelerator
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
@@ -20,9 +19,6 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from common.errors import UserError
 from training.saving import zero_state
 from training.saving.state import StateByName
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 FSDP_ASKED = "ACCELERATE_USE_FSDP"
 

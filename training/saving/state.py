@@ -1,7 +1,5 @@
 """The state of a training in safetensors and JSON, without pickle, written beside the steps."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging
@@ -12,17 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
+from transformers import TrainerState
 
 from training.saving.checkpoints import ResumeError
-
-if TYPE_CHECKING:
-    from transformers import TrainerState
 
 OPTIMIZER_TENSORS = "optimizer.safetensors"
 OPTIMIZER_GROUPS = "optimizer.json"
@@ -198,7 +194,7 @@ class CheckpointWriter:
                 if under_way.done():
                     self._under_way = None
 
-    def __enter__(self) -> CheckpointWriter:
+    def __enter__(self) -> "CheckpointWriter":
         return self
 
     def __exit__(

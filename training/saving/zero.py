@@ -4,14 +4,13 @@ ZeRO-2 splits gradients and optimizer state over the processes, ZeRO-3 the param
 ones included. DeepSpeed's own checkpoints are not used: see training/saving/zero_state.py.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from accelerate import Accelerator
 from accelerate.utils import AutocastKwargs, DistributedType
 from accelerate.utils.deepspeed import DeepSpeedEngineWrapper
 from peft.tuners.lora.layer import Linear
@@ -22,9 +21,6 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from models.kernels.cpu_lora import CpuLoraLinear
 from training.recipe.agreement import summed
 from training.saving.sharding import LaunchError
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 ZERO_ASKED = "ACCELERATE_USE_DEEPSPEED"
 STAGES = (2, 3)

@@ -6,10 +6,11 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from peft import PeftModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from inference.engines.component_loader import ComponentLoader, own_tokenizer
 from inference.engines.contract import UnsupportedRequestError
@@ -21,9 +22,6 @@ from models.kernels.cpu_attention import use_grouped_attention
 from models.parts.deep_prompt import DeepPrompt, PromptStates, use_prompt_attention
 from models.parts.prefix_tuning import PrefixPrompt
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(eq=False, kw_only=True)

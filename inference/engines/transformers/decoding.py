@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
+from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from inference.engines.contract import EngineClosedError
@@ -19,9 +19,6 @@ from inference.engines.token_choice import RowState, choose_tokens
 from inference.engines.transformers.growing_cache import GrowingCache, prompt_cache
 from models.parts.adapters import last_position
 from models.parts.deep_prompt import PromptStates
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 PREFILL_TOKENS = 4096
 # Prompts up to this much shorter than the longest of a group are read with it.

@@ -6,9 +6,10 @@ token is written into room reserved once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from transformers import PretrainedConfig
 from transformers.cache_utils import (
     Cache,
     DynamicCache,
@@ -18,9 +19,6 @@ from transformers.cache_utils import (
 
 from inference.engines.contract import UnsupportedRequestError
 from models.parts.deep_prompt import PromptStates
-
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig
 
 
 class ReservedLayer(DynamicLayer):
