@@ -50,10 +50,17 @@ class NoRetrievalLoop:
 class SingleShotLoop:
     """Retrieve-then-read over text, one call a question."""
 
-    def __init__(self, engine: Engine, retriever: Retriever, top_k: int = 5) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        retriever: Retriever,
+        top_k: int = 5,
+        max_answer_tokens: int = MAX_ANSWER_TOKENS,
+    ) -> None:
         self.engine = engine
         self.retriever = retriever
         self.top_k = top_k
+        self.max_answer_tokens = max_answer_tokens
 
     async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Retrieve with the question and answer through the backbone's chat template."""
@@ -62,7 +69,7 @@ class SingleShotLoop:
         [passages] = await search_passages(self.retriever, question, self.top_k, trace)
         trace.steps.append(TraceStep(record.question, passages))
         content = passages_prompt(record.question, passages)
-        request = user_request(content, Sampling(max_new_tokens=MAX_ANSWER_TOKENS))
+        request = user_request(content, Sampling(max_new_tokens=self.max_answer_tokens))
         trace.answer = await write_answer(self.engine, request, trace)
         return trace
 
@@ -189,7 +196,8 @@ def open_none(parts: LoopParts[LoopOptions]) -> NoRetrievalLoop:
 
 def open_single(parts: LoopParts[LoopOptions]) -> SingleShotLoop:
     """Open the loop that retrieves once."""
-    return SingleShotLoop(parts.engine, parts.retriever(), parts.options.top_k)
+    options = parts.options
+    return SingleShotLoop(parts.engine, parts.retriever(), options.top_k, options.max_answer_tokens)
 
 
 def passage_steps(parts: LoopParts[RoundsOptions]) -> PassageSteps:

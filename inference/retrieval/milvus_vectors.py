@@ -98,17 +98,25 @@ class VectorCollection:
         return self._found(vector, depth) if depth <= MOST_HITS else self._all_vectors()
 
     def similarities(self, vector: FloatArray) -> FloatArray:
-        """Return the similarity [n] of a vector [d] to every row.
+        """Return the similarity [n] of a vector [d] to every row, as Milvus computes it.
 
         Those beyond the 16,384 nearest, which is all that Milvus gives, have -1.
         """
         scores = np.full(len(self), FARTHEST, dtype=np.float32)
-        rows, found, _ = self._found(vector, min(len(self), MOST_HITS - 1))
-        scores[rows] = found.astype(np.float64) @ vector.astype(np.float64)
+        # Vectors of thousands of rows would be most of the time of a question.
+        for hit in self._hits(vector, min(len(self), MOST_HITS - 1), [ROW]):
+            scores[int(hit["entity"][ROW])] = float(hit["distance"])
         return scores
 
     def _found(self, vector: FloatArray, depth: int) -> Candidates:
-        """Return the nearest that Milvus gives."""
+        """Return the nearest that Milvus gives, with their vectors."""
+        own = self._hits(vector, depth, [ROW, MEANING])
+        rows = np.array([int(hit["entity"][ROW]) for hit in own], dtype=np.int64)
+        found = np.array([hit["entity"][MEANING] for hit in own], dtype=np.float32)
+        last = float(own[-1]["distance"]) if own else FARTHEST
+        return rows, found.reshape(len(own), len(vector)), last
+
+    def _hits(self, vector: FloatArray, depth: int, fields: list[str]) -> list[dict[str, Any]]:
         # One more, since the head is a row, too.
         limit = min(depth + 1, MOST_HITS)
         parameters = {} if self.is_exact else {"ef": max(2 * limit, LEAST_EF)}
@@ -118,7 +126,7 @@ class VectorCollection:
             data=[vector.tolist()],
             anns_field=MEANING,
             limit=limit,
-            output_fields=[ROW, MEANING],
+            output_fields=fields,
             search_params={"metric_type": "IP", "params": parameters},
         )
         own = [hit for hit in hits if int(hit["entity"][ROW]) != HEAD][:depth]
@@ -127,10 +135,7 @@ class VectorCollection:
                 f"{self.connection.address}: answered with {len(own)} of {depth} vectors of "
                 f"{self.name}. Try again when the server has loaded all of them, or see its log"
             )
-        rows = np.array([int(hit["entity"][ROW]) for hit in own], dtype=np.int64)
-        found = np.array([hit["entity"][MEANING] for hit in own], dtype=np.float32)
-        last = float(own[-1]["distance"]) if own else FARTHEST
-        return rows, found.reshape(len(own), len(vector)), last
+        return own
 
     def _all_vectors(self) -> Candidates:
         """Return all; there is nothing behind the last."""

@@ -324,12 +324,13 @@ async def test_results_keep_the_questions_order() -> None:
 
 async def test_single_shot_shows_the_passages() -> None:
     engine = ScriptedEngine(lambda request: " Ana Lis ")
-    loop = SingleShotLoop(engine, TitleRetriever([FILM, PERSON]), top_k=1)
+    loop = SingleShotLoop(engine, TitleRetriever([FILM, PERSON]), 1, max_answer_tokens=300)
     trace = await loop.answer(QUESTION)
     assert trace.answer == "Ana Lis"
     [request] = engine.requests
     assert request.messages is not None
     assert "[1] Dawn: Dawn is a film" in request.messages[0]["content"]
+    assert request.sampling.max_new_tokens == 300
 
 
 async def test_static_loop_structures_the_given_passages() -> None:
