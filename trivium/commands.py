@@ -73,6 +73,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.processes",
         "benchmarks.deep_prompt",
         "benchmarks.save_stall",
+        "benchmarks.growth",
         "benchmarks.data_builds",
         "benchmarks.scripted_loops",
         "benchmarks.hierarchy",

@@ -74,6 +74,7 @@ FLOORS = (
     "benchmarks/peers",
     "benchmarks/workers",
     "benchmarks/scripted_world",
+    "benchmarks/growth_curves",
     "benchmarks",
     "slurm",
     "demo",
