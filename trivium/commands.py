@@ -65,6 +65,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "training.recipe_table",
     ),
     "Measure": (
+        "benchmarks.all",
         "benchmarks.train_step",
         "benchmarks.engines",
         "benchmarks.ray_engines",
