@@ -1,4 +1,4 @@
-"""Write docs/results.md and docs/reproduce.md from the measurements in benchmarks/results/.
+"""Write docs/results.md, performance.md and reproduce.md from what lies in benchmarks/results/.
 
 python benchmarks/results_page.py           # write the pages, and README.md's table if it has one
 python benchmarks/results_page.py --check   # status 1 and the first line that differs
@@ -29,7 +29,11 @@ from evaluation.significance import bootstrap_interval, paired_bootstrap
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 CHECKPOINTS = ROOT / "checkpoints"
-PAGES = {"docs/results.md": "results.md.j2", "docs/reproduce.md": "reproduce.md.j2"}
+PAGES = {
+    "docs/results.md": "results.md.j2",
+    "docs/performance.md": "performance.md.j2",
+    "docs/reproduce.md": "reproduce.md.j2",
+}
 README_TEMPLATE = "readme_results.md.j2"
 README_TABLE = re.compile(r"(<!-- results: begin -->\n)(.*?)(<!-- results: end -->)", re.DOTALL)
 EVALUATIONS = "evaluations"

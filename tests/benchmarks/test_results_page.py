@@ -53,7 +53,7 @@ def literal_figures(text: str) -> list[int]:
     return sorted(set(found))
 
 
-@pytest.mark.parametrize("name", ["results.md.j2", "readme_results.md.j2"])
+@pytest.mark.parametrize("name", ["results.md.j2", "performance.md.j2", "readme_results.md.j2"])
 def test_no_figure_is_written_into_a_template(name: str) -> None:
     assert literal_figures((page.TEMPLATES / name).read_text(encoding="utf-8")) == []
 
@@ -88,7 +88,7 @@ def figures(text: str) -> list[re.Match[str]]:
     return list(re.finditer(r"(?<![\w.,-])\d+(?:[.,]\d+)*(?![\w-])", inner))
 
 
-@pytest.mark.parametrize("name", ["docs/results.md", "docs/reproduce.md"])
+@pytest.mark.parametrize("name", ["docs/results.md", "docs/performance.md", "docs/reproduce.md"])
 def test_a_figure_changed_by_hand_is_found_wherever_it_stands(name: str, tmp_path: Path) -> None:
     texts = page.render(RESULTS, page.CHECKPOINTS)
     for path in page.PAGES:
