@@ -65,6 +65,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "training.recipe_table",
     ),
     "Measure": (
+        "benchmarks.gpu",
         "benchmarks.train_step",
         "benchmarks.engines",
         "benchmarks.ray_engines",
