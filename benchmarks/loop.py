@@ -111,6 +111,7 @@ def report(runs: Sequence[Run], options: LoopOptions) -> dict[str, Any]:
         "errors": sum(trace.error is not None for run in runs for trace in run.traces),
         "empty_answers": sum(not answer for answer in answers[0]),
         **{f"{cost}_{s.name}": _sum(runs, s, cost) for s in settings for cost in COSTS},
+        **{f"output_tokens_per_second_{s.name}": _token_speed(runs, s) for s in settings},
     }
 
 
@@ -122,6 +123,12 @@ def _sum(runs: Sequence[Run], setting: Setting, name: str) -> int:
     """Return a cost of the first round of this setting, over all questions."""
     first = next(run for run in runs if run.setting == setting)
     return sum(getattr(trace.bill, name) for trace in first.traces)
+
+
+def _token_speed(runs: Sequence[Run], setting: Setting) -> float:
+    """Return output tokens a second of the first round of this setting."""
+    first = next(run for run in runs if run.setting == setting)
+    return _sum(runs, setting, "output_tokens") / first.seconds
 
 
 @contextmanager

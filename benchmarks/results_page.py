@@ -19,6 +19,7 @@ from typing import Any
 
 import jinja2
 
+from benchmarks.harness.processes import GIB
 from benchmarks.record import RESULTS, ROOT, RUN_FILE
 from common.commands import command_parser, one_line_errors
 from common.errors import UserError
@@ -332,6 +333,7 @@ def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dic
         "level": LEVEL,
         "without_errors": "0",
         "stage_names": STAGES,
+        "gib": GIB,
     }
     texts = {}
     for page, name in {**PAGES, README_TEMPLATE: README_TEMPLATE}.items():

@@ -51,7 +51,9 @@ def compare(
     """
     with tempfile.TemporaryDirectory() as temporary:
         settings.write(Path(temporary))
-        runner = PartRunner(Path(temporary), settings.threads, limit_seconds, WORKER)
+        runner = PartRunner(
+            Path(temporary), settings.threads, limit_seconds, WORKER, settings.device != "cpu"
+        )
         workload = _required(runner, "prepare")["workload"]
         parity = _required(runner, "parity")
         results = in_turn(names, rounds, runner.run)
@@ -84,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--batches", type=int, default=4, help="steps measured (default: 4)")
     add("--batch-size", type=int, default=4, help="samples a step (default: 4)")
     add("--threads", type=int, default=available_threads(), help="default: all cores")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="that all train on (default: cpu)")
     add("--rounds", type=int, default=3, help="everyone in turn, so many times (default: 3)")
     add("--limit-seconds", type=float, default=2400.0, help="time for all together (default: 2400)")
     add("--min-tokens", type=int, default=120, help="shortest prompt (default: 120)")

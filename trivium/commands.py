@@ -66,6 +66,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "Measure": (
         "benchmarks.all",
+        "benchmarks.gpu",
         "benchmarks.train_step",
         "benchmarks.engines",
         "benchmarks.ray_engines",

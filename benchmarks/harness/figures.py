@@ -91,12 +91,18 @@ def contestant_figures(results: Sequence[PartResult], settings: StepSettings) ->
         "samples_per_second_min": min(speeds),
         "samples_per_second_max": max(speeds),
         "peak_rss_gib": max(m["peak_rss_bytes"] for m in measured) / GIB,
+        # Of the tensors on a GPU, where everyone trained on one.
+        "peak_device_gib": _gib(max(m.get("peak_device_bytes", 0) for m in measured)),
         "by_round": by_round,
         "padded_tokens": measured[0]["padded_tokens"],
         "real_token_share": measured[0]["real_token_share"],
         "losses": measured[0]["losses"],
         "trainable_parameters": measured[0]["trainable_parameters"],
     }
+
+
+def _gib(size: int) -> float | None:
+    return size / GIB if size else None
 
 
 def _round_figures(result: PartResult, samples: int) -> dict[str, float] | None:
@@ -107,14 +113,17 @@ def _round_figures(result: PartResult, samples: int) -> dict[str, float] | None:
     return {"seconds": seconds, "samples_per_second": samples / seconds, "peak_rss_gib": memory}
 
 
-def ratios(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
+def ratios(
+    figures: Mapping[str, Mapping[str, Any]], memory: str = KEYS["memory"]
+) -> dict[str, float | None]:
     """Return what the comparison is for, as `COMPARISONS` names it; None where one has no figure.
 
     Samples a second over the peer's (higher is better), seconds over the peer's for `…_lm` and
-    memory over the peer's (lower is better).
+    memory over the peer's (lower is better); memory: the figure of it that is compared.
     """
+    keys = {**KEYS, "memory": memory}
     return {
-        name: figure_ratio(figures, pair.ours, pair.peer, KEYS[pair.figure])
+        name: figure_ratio(figures, pair.ours, pair.peer, keys[pair.figure])
         for name, pair in COMPARISONS.items()
     }
 

@@ -1,6 +1,7 @@
 """Parts of a comparison one at a time, each in a process of its own; failures are results."""
 
 import argparse
+import ctypes
 import json
 import os
 import resource
@@ -22,6 +23,9 @@ from common.commands import command_parser
 ROOT = Path(__file__).resolve().parents[2]
 GIB = 2**30
 RunT = TypeVar("RunT")
+# Linux alone has it.
+_PRCTL: Any = getattr(ctypes.CDLL(None), "prctl", None)
+_PR_SET_PDEATHSIG = 1
 MEMORY_MESSAGES = ("MemoryError", "not enough memory", "can't allocate memory", "out of memory")
 
 
@@ -62,13 +66,25 @@ class PartRunner:
         self.deadline = time.monotonic() + limit_seconds
         self.environment = environment(threads, use_gpu)
 
-    def run(self, part: str) -> PartResult:
-        """Run one part to its end, its failure or the end of the time."""
-        left = self.deadline - time.monotonic()
+    @property
+    def seconds_left(self) -> float:
+        """Return the time that is left for all further parts."""
+        return self.deadline - time.monotonic()
+
+    def run(self, part: str, limit_seconds: float = float("inf")) -> PartResult:
+        """Run one part to its end, its failure, the end of the time or of its own limit."""
+        return self.run_command(
+            [sys.executable, "-m", self.worker, str(self.folder), part], limit_seconds
+        )
+
+    def run_command(
+        self, command: Sequence[str], limit_seconds: float = float("inf")
+    ) -> PartResult:
+        """Run a command whose last line is one JSON object, as `run`."""
+        left = self.seconds_left
         if left <= 0:
             return PartResult("not started: the time was used up")
-        command = [sys.executable, "-m", self.worker, str(self.folder), part]
-        return run_process(command, self.environment, left)
+        return run_process(command, self.environment, min(left, limit_seconds))
 
 
 def environment(threads: int, use_gpu: bool = False) -> dict[str, str]:
@@ -87,16 +103,42 @@ def environment(threads: int, use_gpu: bool = False) -> dict[str, str]:
 def run_process(
     command: Sequence[str], environment: Mapping[str, str], limit_seconds: float | None = None
 ) -> PartResult:
-    """Run a process to its end; its figures are the JSON object in its last line."""
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=limit_seconds
-        )
-    except subprocess.TimeoutExpired:
-        return PartResult("timed out")
-    if done.returncode:
-        return PartResult(_failure(done.returncode, done.stderr))
-    return PartResult("ok", json.loads(done.stdout.splitlines()[-1]))
+    """Run a process to its end; its figures are the JSON object in its last line.
+
+    One that is out of time is ended with all of its children; one whose parent is killed ends too.
+    """
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_end_with_parent if _PRCTL else None,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=limit_seconds)
+        except subprocess.TimeoutExpired:
+            return PartResult("timed out")
+        finally:
+            _kill(process)
+    if process.returncode:
+        return PartResult(_failure(process.returncode, errors))
+    return PartResult("ok", json.loads(output.splitlines()[-1]))
+
+
+def _end_with_parent() -> None:
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _kill(process: "subprocess.Popen[str]") -> None:
+    """End a process that still runs, and its children, which may be in sessions of their own."""
+    if process.poll() is not None:
+        return
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+    process.kill()
 
 
 def in_turn(

@@ -4,8 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
+import torch
 from torch import Tensor, nn
 
 SETTINGS_FILE = "settings.json"
@@ -34,6 +35,28 @@ class StepModel(Protocol):
         ...
 
 
+def on_device(batch: dict[str, Any], device: str) -> dict[str, Any]:
+    """Return a batch whose tensors, and whose graphs, lie on a device."""
+    place = torch.device(device)
+    return {n: value if value is None else value.to(place) for n, value in batch.items()}
+
+
+def synchronize(device: str) -> None:
+    """Wait until a GPU has done what was asked of it."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def device_peak(device: str) -> dict[str, int]:
+    """Return the most memory that tensors took on a GPU, and with what the allocator kept."""
+    if device == "cpu":
+        return {}
+    return {
+        "peak_device_bytes": torch.cuda.max_memory_allocated(),
+        "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
+    }
+
+
 @dataclass(frozen=True)
 class FiledSettings:
     """A dataclass of plain values that goes to a part's process by way of a file."""
@@ -56,6 +79,7 @@ class StepSettings(FiledSettings):
         backbone, encoder: names as `load_backbone` and `load_sentence_encoder` take them.
         batches, batch_size: optimizer steps measured, samples a step.
         threads: threads that a contestant may use.
+        device: that everyone trains on, "cpu" or "cuda".
         min_tokens, max_tokens: shortest and longest prompt.
         lengths: how prompt lengths are spread between the two; log-uniform over 120 to 900 has a
             mean of 387, uniform one of 510.
@@ -68,6 +92,7 @@ class StepSettings(FiledSettings):
     batches: int = 4
     batch_size: int = 4
     threads: int = 1
+    device: str = "cpu"
     min_tokens: int = 120
     max_tokens: int = 900
     lengths: LengthDistribution = "log-uniform"

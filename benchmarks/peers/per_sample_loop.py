@@ -29,6 +29,8 @@ class PerSampleLoopStep:
     ) -> None:
         config = model_config(settings, workload.features.shape[1])
         self.module = module or GraphLLM.from_config(config, dtype="float32").train()
+        self.device = torch.device(settings.device)
+        self.module.to(self.device)
         self.workload = workload
         self.tokenizer = workload.tokenizer
         self.word_embedding = self.module.backbone.get_input_embeddings()
@@ -60,8 +62,10 @@ class PerSampleLoopStep:
     def _sample_embeds(self, index: int, ids: list[int]) -> Tensor:
         """Return BOS where there is one, graph token and text of one sample, [T, d]."""
         bos = self.tokenizer.bos_token_id
-        start = [] if bos is None else [self.word_embedding(torch.tensor([bos]))]
-        text = self.word_embedding(torch.tensor(ids))
+        start = (
+            [] if bos is None else [self.word_embedding(torch.tensor([bos], device=self.device))]
+        )
+        text = self.word_embedding(torch.tensor(ids, device=self.device))
         return torch.cat([*start, self._graph_token(index), text], dim=0)
 
     def _graph_token(self, index: int) -> Tensor:
@@ -77,7 +81,8 @@ class PerSampleLoopStep:
         self, embeds: list[Tensor], targets: list[list[int]]
     ) -> tuple[CausalLMOutputWithPast, Tensor]:
         """Pad on the left, sample by sample, and run the model over all positions."""
-        pad_embedding = self.word_embedding(torch.tensor([self.tokenizer.pad_token_id]))
+        pad = torch.tensor([self.tokenizer.pad_token_id], device=self.device)
+        pad_embedding = self.word_embedding(pad)
         longest = max(len(sample) for sample in embeds)
         masks: list[list[int]] = []
         for i, sample in enumerate(embeds):
@@ -85,10 +90,10 @@ class PerSampleLoopStep:
             masks.append([0] * padding + [1] * len(sample))
             targets[i] = [IGNORE_INDEX] * padding + targets[i]
             embeds[i] = torch.cat([pad_embedding.repeat(padding, 1), sample], dim=0)
-        labels = torch.tensor(targets)
+        labels = torch.tensor(targets, device=self.device)
         output = self.module.model(
             inputs_embeds=torch.stack(embeds),
-            attention_mask=torch.tensor(masks),
+            attention_mask=torch.tensor(masks, device=self.device),
             labels=labels,
             return_dict=True,
         )
@@ -98,11 +103,9 @@ class PerSampleLoopStep:
         table = self.workload.table
         nodes = np.asarray(table.features[table.rows(subgraph.nodes)])
         edges = np.asarray(table.features[table.rows(subgraph.edges)])
-        return (
-            torch.from_numpy(nodes),
-            torch.from_numpy(edges),
-            torch.from_numpy(np.ascontiguousarray(subgraph.edge_index)),
-        )
+        index = np.ascontiguousarray(subgraph.edge_index)
+        tensors = (torch.from_numpy(array).to(self.device) for array in (nodes, edges, index))
+        return next(tensors), next(tensors), next(tensors)
 
 
 def encode_one(encoder: GraphEncoder, nodes: Tensor, edges: Tensor, edge_index: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from benchmarks.harness.settings import Forward, StepSettings
+from benchmarks.harness.settings import Forward, StepSettings, on_device
 from benchmarks.harness.workload import Workload, model_config
 from benchmarks.peers.per_sample_loop import PerSampleLoopStep
 from models.graph_llm import GraphLLM
@@ -24,7 +24,8 @@ class GraphLLMStep:
         self, workload: Workload, settings: StepSettings, dtype: str, graph: bool = True
     ) -> None:
         config = model_config(settings, workload.features.shape[1], graph)
-        self.module = GraphLLM.from_config(config, dtype=dtype).train()
+        self.module = GraphLLM.from_config(config, dtype=dtype).to(settings.device).train()
+        self.device = settings.device
         self.workload = workload
         self.collate = Collator(
             int(workload.tokenizer.pad_token_id), workload.features if graph else None
@@ -34,7 +35,7 @@ class GraphLLMStep:
         """Return the batch as the trainer hands it to the model."""
         batch = self.collate([self.workload.samples[index] for index in indices])
         del batch["sample_ids"]
-        return batch
+        return on_device(batch, self.device)
 
     def forward(self, batch: Sequence[int]) -> Forward:
         """Collate and compute the loss of the label tokens."""

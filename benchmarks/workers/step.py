@@ -12,7 +12,16 @@ from typing import Any
 import torch
 
 from benchmarks.harness.processes import peak_bytes
-from benchmarks.harness.settings import CONTESTANTS, Contestant, Forward, StepModel, StepSettings
+from benchmarks.harness.settings import (
+    CONTESTANTS,
+    Contestant,
+    Forward,
+    StepModel,
+    StepSettings,
+    device_peak,
+    on_device,
+    synchronize,
+)
 from benchmarks.harness.workload import (
     Workload,
     model_config,
@@ -34,14 +43,19 @@ class BareLanguageModelStep:
 
     def __init__(self, workload: Workload, settings: StepSettings, dtype: str) -> None:
         config = model_config(settings, workload.features.shape[1])
-        self.module = add_lora(
-            load_backbone(settings.backbone, dtype),
-            config.lora_rank,
-            config.lora_alpha,
-            config.lora_dropout,
-            config.lora_targets,
-            settings.backbone,
-        ).train()
+        self.module = (
+            add_lora(
+                load_backbone(settings.backbone, dtype),
+                config.lora_rank,
+                config.lora_alpha,
+                config.lora_dropout,
+                config.lora_targets,
+                settings.backbone,
+            )
+            .to(settings.device)
+            .train()
+        )
+        self.device = settings.device
         self.workload = workload
         self.collate = Collator(int(workload.tokenizer.pad_token_id))
 
@@ -49,6 +63,7 @@ class BareLanguageModelStep:
         """Return the loss as transformers computes it, over the logits of every position."""
         inputs = self.collate([self.workload.samples[index] for index in batch])
         del inputs["sample_ids"]
+        inputs = on_device(inputs, self.device)
         return Forward(self.module(**inputs).loss, inputs["input_ids"].numel())
 
 
@@ -78,11 +93,13 @@ def measure(contestant: Contestant, workload: Workload, settings: StepSettings) 
     batches = workload.batches(settings, contestant.grouped)
     seconds, padded, losses = [], [], []
     for batch in [batches[0], *batches]:
+        synchronize(settings.device)
         start = time.perf_counter()
         result = step.forward(batch)
         result.loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        synchronize(settings.device)
         seconds.append(time.perf_counter() - start)
         padded.append(result.padded_tokens)
         losses.append(float(result.loss.detach()))
@@ -94,6 +111,7 @@ def measure(contestant: Contestant, workload: Workload, settings: StepSettings) 
         "losses": losses[1:],
         "trainable_parameters": sum(p.numel() for p in parameters),
         "peak_rss_bytes": peak_bytes(),
+        **device_peak(settings.device),
     }
 
 

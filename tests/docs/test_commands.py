@@ -13,8 +13,8 @@ from training.recipe.settings import ConfigError
 TEXTS = ("text", "json", "python", "mermaid")
 # Programs of others that are neither asked for their options nor looked for.
 OTHERS = (
-    "apptainer", "cat", "curl", "docker", "hf", "milvus-lite", "pip", "shuf", "slurm/pipeline.sh",
-    "slurm/submit.sh", "tail", "yes",
+    "apptainer", "cat", "curl", "docker", "git", "hf", "milvus-lite", "pip", "shuf",
+    "slurm/pipeline.sh", "slurm/submit.sh", "tail", "yes",
 )  # fmt: skip
 FENCES = [fence for fence in all_fences() if fence.language not in TEXTS]
 SPANS = [span for span in all_spans() if span_command(span)]
