@@ -34,7 +34,11 @@ class StepsTaken:
 
 
 class RepeatedSteps(Sampler[int]):
-    """Another sampler's indices, each step's as often as the plan steps over the same batch."""
+    """Another sampler's indices, each step's as often as the plan steps over the same batch.
+
+    One step more follows, which is not taken: a loader reads ahead, and the last step would
+    otherwise read less than the others.
+    """
 
     def __init__(self, inner: Any, step_size: int, plan: Sequence[Sequence[str]]) -> None:
         self.inner = inner
@@ -46,13 +50,14 @@ class RepeatedSteps(Sampler[int]):
         self.inner.set_epoch(epoch)
 
     def __len__(self) -> int:
-        return self.step_size * sum(map(len, self.plan))
+        return self.step_size * (sum(map(len, self.plan)) + 1)
 
     def __iter__(self) -> Iterator[int]:
         order = list(self.inner)
         for number, kinds in enumerate(self.plan):
             step = order[number * self.step_size : (number + 1) * self.step_size]
             yield from step * len(kinds)
+        yield from order[: self.step_size]
 
 
 class TimedSteps(TrainerCallback):
