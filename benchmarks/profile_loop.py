@@ -157,6 +157,8 @@ def report_of(done: Answered, options: LoopOptions) -> dict[str, Any]:
     threads = {
         group: {part: _spent(sampler, group, part) for part in parts}
         for group, parts in sampler.spent.items()
+        # Threads that were there and had nothing to do all the time, such as a progress bar's.
+        if set(parts) != {"idle"}
     }
     prompts = [prompt_ids(done.engine.inner, request) for request, _ in calls]
     known = [prompt for prompt in prompts if prompt is not None]

@@ -66,9 +66,11 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "Measure": (
         "benchmarks.train_step",
+        "benchmarks.profile_step",
         "benchmarks.engines",
         "benchmarks.ray_engines",
         "benchmarks.loop",
+        "benchmarks.profile_loop",
         "benchmarks.conversations",
         "benchmarks.processes",
         "benchmarks.deep_prompt",

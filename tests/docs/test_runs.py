@@ -109,7 +109,7 @@ EXCUSES = (
                f"tests/benchmarks/test_{name}.py")
         for name in ("graph_width", "retrieval_key", "data_builds", "hierarchy",
                      "sentence_ranking", "save_stall", "record", "retrieval_scale",
-                     "retrieval_places", "outcomes", "rollouts")
+                     "retrieval_places", "outcomes", "rollouts", "profile_step", "profile_loop")
     ),
     Excuse("benchmarks/README.md", "python benchmarks/results_page.py", "writes into the project",
            "tests/benchmarks/test_results_page.py"),
