@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -187,8 +187,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         prepared = prepared_recipe(options, Path(temporary))
         taken = take_steps(prepared, options.steps, options.trace)
-    settings, backbone = prepared.settings, prepared.module.backbone
-    dtype = torch.bfloat16 if settings.train.autocast_bf16 else backbone.dtype
+    settings, module = prepared.settings, cast(Any, prepared.module)
+    dtype: torch.dtype = module.backbone.dtype
+    if settings.train.autocast_bf16:
+        dtype = torch.bfloat16
     return {
         "benchmark": "profile_step",
         "recipe": options.recipe,

@@ -1,5 +1,6 @@
 """Where a loop's time goes: seconds by thread and part, and what a cache could have known."""
 
+import re
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ from benchmarks.profile_loop import IDLE, PARTS, RULES, thread_group, thread_row
 from inference.engines.transformers import decoding
 from inference.indexes.extraction import TripleCache
 from inference.retrieval.bm25 import Bm25Retriever
-from tests.benchmarks.commands import run_benchmark
+from tests.benchmarks.commands import page_with, run_benchmark
 
 HERE = "test_profile_loop.py"
 OPTIONS = ("--engine", "transformers", "--dtype", "float32", "--retriever", "bm25", "--encoder",
@@ -187,7 +188,7 @@ def measured(ras: Path, t2t: Path, *more: str) -> dict[str, Any]:
 
 
 def test_a_slow_part_of_the_engine_is_found(
-    ras: Path, t2t: Path, monkeypatch: pytest.MonkeyPatch
+    ras: Path, t2t: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = decoding.left_pad
 
@@ -215,6 +216,10 @@ def test_a_slow_part_of_the_engine_is_found(
     assert report["cached_prompt_share"] == 0 < report["repeated_prefix_share"] < 1
     assert report["rows_a_batch"] >= 1 and {"plan", "answer"} <= set(report["stages"])
     assert len(thread_rows(report["threads"])) == sum(map(len, report["threads"].values()))
+    text = page_with("profile_loop", report, tmp_path)
+    assert text.count("## Where does the time of a loop go?") == 1
+    waited = engine["prefill"]["waiting_seconds"]
+    assert re.search(rf"\n\| engine \| prefill \| [0-9.]+ \| [0-9.]+ \| {waited:.2f} \|", text)
 
 
 @pytest.mark.parametrize(

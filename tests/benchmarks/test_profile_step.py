@@ -20,7 +20,7 @@ from benchmarks.harness.profiled_steps import RepeatedSteps, plan_of, take_steps
 from benchmarks.harness.step_parts import NODE, PARTS, PHASE, SCOPE, STEP, Product, cut
 from benchmarks.harness.step_samples import LEAST_TOKENS, LengthError, resized, target_lengths
 from benchmarks.profile_step import RECIPES, prepared_recipe, report_of, table_rows
-from tests.benchmarks.commands import last_json, run_benchmark
+from tests.benchmarks.commands import last_json, page_with, run_benchmark
 from training.loop.sampler import LengthGroupedSampler
 from training.recipe.samples import TrainingSample
 from training.run.prepare import Prepared
@@ -203,6 +203,11 @@ def test_parts_add_up_to_the_step(recipe: str, tmp_path: Path) -> None:
     names = {e["name"] for e in json.loads(trace.read_text())["traceEvents"] if "name" in e}
     assert {STEP, f"{SCOPE}attention"} <= names
     assert list(tmp_path.glob("tmp*")) == []
+    about = {"dtype": "float32", "threads": 1, "samples_a_step": 2, "lengths": "200"}
+    text = page_with("profile_step", {"recipe": recipe, **about, **report}, tmp_path)
+    assert text.count("## Where does the time of a training step go?") == 1
+    assert f"\n`{recipe}`, float32, 1 threads, 2 samples a step" in text
+    assert f"\n| attention | {parts['attention']['forward_seconds']:.3f} |" in text
 
 
 @pytest.mark.parametrize("part", ["attention", "norms", "graph_encoder", "data_loading"])
