@@ -67,6 +67,7 @@ def report_of(taken: StepsTaken, dtype: torch.dtype, tolerance: float) -> dict[s
     ]
     return {
         "step_seconds": plain / count,
+        "processor_seconds_a_step": taken.processor_seconds / count,
         "profiled_step_seconds": profiled / count,
         "profiler_overhead": profiled / plain - 1,
         "sum_of_parts_seconds": whole,

@@ -26,9 +26,13 @@ WARM_UP = "warm-up"
 
 @dataclass(frozen=True)
 class StepsTaken:
-    """Seconds of each step by kind, those with a profile cut into parts, and tokens of a step."""
+    """Seconds of each step by kind, those with a profile cut into parts, and tokens of a step.
+
+    processor_seconds: of this process, over the steps without a profile.
+    """
 
     seconds: dict[str, list[float]]
+    processor_seconds: float
     profiles: list[StepProfile]
     tokens: list[int]
 
@@ -72,6 +76,7 @@ class TimedSteps(TrainerCallback):
         self.plan = list(plan)
         self.scopes = scopes
         self.seconds: dict[str, list[float]] = {kind: [] for kind in (WARM_UP, *PAIR)}
+        self.processor_seconds = 0.0
         self.events: list[Any] = []
         # The last one.
         self.profiler: Any = None
@@ -89,6 +94,8 @@ class TimedSteps(TrainerCallback):
         if self._kind == PAIR[1]:
             self._marked.__exit__(None, None, None)
         self.seconds[self._kind].append(time.perf_counter() - self._start)
+        if self._kind == PAIR[0]:
+            self.processor_seconds += time.process_time() - self._processor
         scope.close()
         self._bar.update()
         if self._bar.n < len(self.plan):
@@ -103,7 +110,7 @@ class TimedSteps(TrainerCallback):
             self.profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
             self.profiler.start()
             self._marked = record_function(STEP)
-        self._start = time.perf_counter()
+        self._processor, self._start = time.process_time(), time.perf_counter()
         if self._kind == PAIR[1]:
             self._marked.__enter__()
 
@@ -159,6 +166,7 @@ def take_steps(prepared: Prepared, steps: int, trace: Path | None) -> StepsTaken
     of_steps = [sum(sizes[n * a_step : (n + 1) * a_step]) for n in range(len(kinds))]
     return StepsTaken(
         timed.seconds,
+        timed.processor_seconds,
         [cut(events, tokens) for events in timed.events],
         [count for count, kind in zip(of_steps, kinds, strict=True) if kind == "profiled"],
     )

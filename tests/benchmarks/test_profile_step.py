@@ -186,6 +186,7 @@ def test_parts_add_up_to_the_step(recipe: str, tmp_path: Path) -> None:
     assert report["sum_of_parts_differs_by"] * seconds < WAITING
     assert sum(part["share"] for part in parts.values()) == pytest.approx(1)
     assert report["padded_tokens_a_step"] == 400
+    assert 0 < report["processor_seconds_a_step"] < report["step_seconds"] + WAITING
     own = {"ras": "graph_encoder", "tri_rag": "soft_prompt", "t2t": "lora"}[recipe]
     for name in ("embedding", "norms", "attention", "backbone_products", "head_and_loss", own):
         assert parts[name]["forward_seconds"] > 0, name
