@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -25,17 +23,17 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.harness.processes import benchmark_parser
+from benchmarks.harness.world_data import add_data_arguments, read_data
 from common.tables import emit_json, print_table
-from data_gen.build_world import build_world
 from inference.engines.contract import ENGINE_KINDS
 from inference.loops.kind import LoopOptions
 from inference.loops.trace import Trace
 from inference.opening.arguments import command, configure_logging
 from inference.opening.loop import open_loop
 from inference.opening.loop_options import add_loop_arguments, options_from
-from inference.retrieval.passages import Passage, load_corpus
+from inference.retrieval.passages import Passage
 from inference.runs.evaluation import run_questions
-from models.formats.records import QuestionRecord, read_records
+from models.formats.records import QuestionRecord
 
 CONCURRENCIES = (1, 16)
 COSTS = ("llm_calls", "input_tokens", "output_tokens")
@@ -131,26 +129,6 @@ def _token_speed(runs: Sequence[Run], setting: Setting) -> float:
     return _sum(runs, setting, "output_tokens") / first.seconds
 
 
-@contextmanager
-def _data(arguments: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
-    """Files of questions and corpus: those named, or a world's."""
-    if arguments.dataset:
-        yield arguments.dataset, arguments.corpus
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "world"
-        # One question more than is measured, to warm up on.
-        build_world(
-            arguments.questions + 1,
-            arguments.seed,
-            folder,
-            arguments.entities,
-            fractions=(0.0, 0.0, 1.0),
-            progress=False,
-        )
-        yield folder / "questions_test.jsonl", folder / "corpus.jsonl"
-
-
 async def run_once(
     options: LoopOptions,
     corpus: Sequence[Passage],
@@ -196,11 +174,7 @@ def run_all(
 def _parser() -> argparse.ArgumentParser:
     parser = benchmark_parser(__doc__)
     add = parser.add_argument
-    add("--dataset", type=Path, help="questions, JSON Lines (default: a world's)")
-    add("--corpus", type=Path, help="passages, JSON Lines; with --dataset")
-    add("--questions", type=int, default=32, help="questions timed (default: 32)")
-    add("--entities", type=int, help="of the world (default: build_world's)")
-    add("--seed", type=int, default=0, help="of the world (default: 0)")
+    add_data_arguments(parser, questions=32)
     add(
         "--runs",
         nargs="+",
@@ -226,12 +200,7 @@ def main() -> None:
     configure_logging()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    with _data(arguments) as (dataset, corpus_file):
-        stream = read_records(dataset, QuestionRecord)
-        records = list(itertools.islice(stream, arguments.questions + 1))
-        corpus = load_corpus(corpus_file)
-    if len(records) < 2:
-        parser.error(f"{dataset}: at least two questions are needed, one of them to warm up")
+    records, corpus = read_data(arguments)
     options = options_from(arguments)
     settings = arguments.runs or [Setting(options.engine.kind, many) for many in CONCURRENCIES]
     result = report(run_all(options, corpus, records, settings, arguments.rounds), options)

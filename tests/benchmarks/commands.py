@@ -1,10 +1,12 @@
 """Running a benchmark as a user does."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from benchmarks import results_page
 from tests import processes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,3 +22,12 @@ def last_json(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
     assert done.stdout, done.stderr[-3000:]
     parsed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return parsed
+
+
+def page_with(name: str, results: dict[str, Any], folder: Path) -> str:
+    """The page of results where nothing but this is recorded; its run.json is another record's."""
+    record = folder / "results" / name
+    record.mkdir(parents=True)
+    shutil.copyfile(results_page.RESULTS / "train_step" / "run.json", record / "run.json")
+    (record / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    return results_page.render(folder / "results", results_page.CHECKPOINTS)["docs/results.md"]
