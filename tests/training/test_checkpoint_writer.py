@@ -250,6 +250,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_in_the_middle_of_writing_the_checkpoints_before_are_whole(
