@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+import transformers
 from tqdm import tqdm
-from transformers import get_cosine_schedule_with_warmup
 
 from common.commands import command_parser
 from common.tables import emit_json, print_table
@@ -30,7 +29,6 @@ from models.parts.graph import graph_texts
 from models.parts.graph_encoder import GraphEncoderConfig
 from training.loop.sampler import LengthGroupedSampler
 from training.recipe.samples import Collator, TrainingSample, choose, graph_samples
-from training.run.validation import validation_loss
 
 HEADS = 4
 
@@ -102,7 +100,8 @@ def train(model: GraphLLM, data: Data, arguments: argparse.Namespace) -> float:
     collate = data.collator(model.graph_encoder is not None)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=arguments.learning_rate)
-    schedule = get_cosine_schedule_with_warmup(optimizer, arguments.steps // 20, arguments.steps)
+    warm_up = arguments.steps // 20
+    schedule = transformers.get_cosine_schedule_with_warmup(optimizer, warm_up, arguments.steps)
     start = time.perf_counter()
     for step in tqdm(range(arguments.steps), desc="training", unit=" steps"):
         first = step * arguments.batch_size % (len(indices) - arguments.batch_size + 1)
@@ -118,6 +117,11 @@ def train(model: GraphLLM, data: Data, arguments: argparse.Namespace) -> float:
 
 def measure(width: int, config: GraphLLMConfig, data: Data, arguments: Any) -> dict[str, Any]:
     """Train one width and measure it."""
+    # They take seconds to import, and --help does without them.
+    from accelerate import Accelerator
+
+    from training.run.validation import validation_loss
+
     model = build_model(width, config, data.table.features.shape[1], arguments.seed)
     seconds = train(model, data, arguments)
     collate = data.collator(model.graph_encoder is not None)

@@ -13,7 +13,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -303,8 +304,9 @@ def probability(value: float) -> str:
     return f"{value:.2g}"
 
 
-def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dict[str, str]:
-    """Return the pages by their paths, and README.md's table under its template's name."""
+@cache
+def _environment(templates: Path) -> jinja2.Environment:
+    """Return what reads templates; it keeps what it has compiled of them."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates),
         undefined=jinja2.StrictUndefined,
@@ -320,6 +322,11 @@ def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dic
         "p": probability,
     }
     environment.filters.update(filters)
+    return environment
+
+
+def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dict[str, str]:
+    """Return the pages by their paths, and README.md's table under its template's name."""
     records = read_records(results)
     values = {
         "records": records,
@@ -337,7 +344,7 @@ def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dic
     }
     texts = {}
     for page, name in {**PAGES, README_TEMPLATE: README_TEMPLATE}.items():
-        text = environment.get_template(name).render(values)
+        text = _environment(templates).get_template(name).render(values)
         texts[page] = re.sub(r"\n{3,}", "\n\n", text)
     return texts
 
@@ -369,10 +376,9 @@ def first_difference(path: Path, text: str) -> str | None:
     """Return the first difference of a file from its text as a line; None for none."""
     old = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     new = text.splitlines()
-    for place in range(max(len(old), len(new))):
-        have, want = (lines[place] if place < len(lines) else "" for lines in (old, new))
-        if have != want or place >= min(len(old), len(new)):
-            return f"{path.name}:{place + 1}: holds {have!r}, the files say {want!r}"
+    for place, (have, want) in enumerate(zip_longest(old, new), start=1):
+        if have != want:
+            return f"{path.name}:{place}: holds {have or ''!r}, the files say {want or ''!r}"
     return None
 
 

@@ -36,6 +36,15 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files of the longest tests, so that at the end no process waits for another's.
+
+    Whole files, since their tests share what is built once.
+    """
+    long = {item.path for item in items if item.get_closest_marker("exhaustive")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 def pytest_collection_finish() -> None:
     """Keep what is imported out of collections of garbage, of which every training asks one."""
     gc.collect()

@@ -28,11 +28,15 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         *("training.train_t2t", "training.train_ras", "training.train_tri_rag"),
-        *("training.train_helper", "training.ship"),
+        *("training.train_helper", "training.ship", "training.run.runner"),
         *("inference.ask", "inference.evaluate_all", "inference.extract", "inference.serve"),
         *("inference.build_hierarchy", "inference.build_propositions"),
-        "data_gen.build_hotpot_subq",
-        # What these import when they load a model.
+        *("data_gen.build_hotpot_subq", "data_gen.build_world", "data_gen.build_subq"),
+        *("data_gen.build_triples", "data_gen.build_conditions", "data_gen.build_helpers"),
+        *("data_gen.build_reading", "data_gen.build_retrieval", "data_gen.merge_shards"),
+        *("data_gen.audit", "data_gen.to_parquet"),
+        # What these import when they load a model or train.
+        *("inference.engines.transformers.engine", "training.retriever.run"),
         *("torch.utils.tensorboard", "transformers.models.llama.modeling_llama"),
         *("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"),
         *("peft", "torch_geometric.nn", "torch_geometric.utils"),

@@ -100,6 +100,33 @@ def test_the_doctor_names_what_is_wrong_and_the_remedy(
     assert "torch" in {f.what for f in doctor.packages() if f.level == "wrong"}
 
 
+# What a command imports once it loads a model or trains, which takes seconds.
+HEAVY = (
+    *("accelerate", "datasets", "peft", "sentence_transformers", "torch_geometric"),
+    *("transformers.modeling_utils", "transformers.models.llama", "transformers.trainer"),
+)
+# Goes to each command's own parser, as --help does, and prints what was imported, by who was first.
+LOOKED_AT = """
+import json, sys
+from trivium.commands import PURPOSES
+from trivium.page import parser_of
+brought = {}
+for module in (module for modules in PURPOSES.values() for module in modules):
+    parser_of(module)
+    for name in sys.argv[1:]:
+        if any(loaded == name or loaded.startswith(f"{name}.") for loaded in list(sys.modules)):
+            brought.setdefault(name, module)
+print(json.dumps(brought))
+"""
+
+
+@pytest.mark.slow
+def test_help_of_no_command_imports_what_models_and_trainings_need() -> None:
+    done = fresh("-c", LOOKED_AT, *HEAVY)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {}
+
+
 @pytest.mark.slow
 def test_the_page_of_commands_is_of_today() -> None:
     text = page.page()

@@ -3,20 +3,21 @@
 accelerate launch training/train_helper.py --config configs/helper_smollm2.yaml [key=value ...]
 """
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from __future__ import annotations
 
-from transformers import PreTrainedModel
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from models.formats.records import HelperTask, InstructionSample
 from models.helper import Helper, HelperConfig
 from training.recipe.objective import ObjectiveName
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.settings import ConfigError, T2TSettings
-from training.run.prepare import prepare as prepare_recipe
-from training.run.runner import run_command
+from training.run.command import run_command
 from training.run.scores import score_helper
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # All tasks train the same adapter, so that one of them stands for any.
 ANY_TASK: HelperTask = "decompose"
@@ -84,7 +85,6 @@ def only_task(records: Sequence[InstructionSample]) -> HelperTask:
 
 
 RECIPE = HelperRecipe()
-prepare = partial(prepare_recipe, RECIPE)
 
 
 def main() -> None:

@@ -3,14 +3,13 @@
 accelerate launch training/train_ras.py --config configs/ras_smollm2.yaml [key=value ...]
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
-
-from transformers import PreTrainedModel
+from typing import TYPE_CHECKING, Any
 
 from models.files.text_table import TextTable
 from models.formats.records import RasSample
@@ -28,9 +27,11 @@ from training.recipe.samples import (
     graph_samples,
 )
 from training.recipe.settings import RasSettings
-from training.run.prepare import prepare as prepare_recipe
-from training.run.runner import run_command
+from training.run.command import run_command
 from training.run.scores import score_ras
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,6 @@ class RasRecipe(Recipe[RasSettings, RasSample]):
 
 
 RECIPE = RasRecipe()
-prepare = partial(prepare_recipe, RECIPE)
 
 
 def main() -> None:

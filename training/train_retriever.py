@@ -16,11 +16,8 @@ from transformers.utils import logging as transformers_logging
 from common.commands import command_parser
 from common.errors import UserError
 from common.tables import emit_json
-from training.loop.preemption import STOPPED, StoppedBySignal, listening
 from training.recipe.settings import load_config
-from training.retriever.run import train_retriever
 from training.retriever.settings import RetrieverSettings
-from training.run.report import print_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +34,11 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Run the command; an expected error ends with one line and code 1."""
     arguments = _parser().parse_args()
+    # With sentence_transformers' Trainer, which takes seconds to import and --help does not need.
+    from training.loop.preemption import STOPPED, StoppedBySignal, listening
+    from training.retriever.run import train_retriever
+    from training.run.report import print_metrics
+
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx2", "absl", "accelerate", "sentence_transformers"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

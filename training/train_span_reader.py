@@ -7,15 +7,15 @@ Its samples are those of the reader that writes, which data_gen/build_reading.py
 label is facts answer nothing here: no single span of their passage answers the question.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.files.text_table import TextTable
 from models.formats.helpers import NOTHING
@@ -26,9 +26,11 @@ from training.recipe.recipe import Recipe, shared_values
 from training.recipe.samples import TrainingSample
 from training.recipe.settings import ConfigError, T2TSettings
 from training.recipe.spans import SpanCollator, span_samples
-from training.run.prepare import prepare as prepare_recipe
-from training.run.runner import run_command
+from training.run.command import run_command
 from training.run.scores import score_helper
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 TASK = "read"
 
@@ -89,7 +91,6 @@ def _pointed_at(record: InstructionSample) -> InstructionSample:
 
 
 RECIPE = SpanReaderRecipe()
-prepare = partial(prepare_recipe, RECIPE)
 
 
 def main() -> None:

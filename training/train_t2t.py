@@ -4,15 +4,13 @@ accelerate launch training/train_t2t.py --config configs/t2t_smollm2.yaml [key=v
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from models.formats.records import TriplesSample
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from training.fit.sketch import backbone_config
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.settings import T2TSettings
-from training.run.prepare import prepare as prepare_recipe
-from training.run.runner import run_command
+from training.run.command import run_command
 from training.run.scores import score_t2t
 
 
@@ -46,7 +44,6 @@ class T2TRecipe(Recipe[T2TSettings, TriplesSample]):
 
 
 RECIPE = T2TRecipe()
-prepare = partial(prepare_recipe, RECIPE)
 
 
 def main() -> None:

@@ -3,11 +3,10 @@
 accelerate launch training/train_tri_rag.py --config configs/tri_rag_smollm2.yaml [key=value ...]
 """
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from __future__ import annotations
 
-from transformers import PreTrainedModel
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from models.condition_extractor import (
     Adaptation,
@@ -27,9 +26,11 @@ from models.processors.passages import ConditionedPassage, by_passage
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.samples import choose, read_samples
 from training.recipe.settings import ConfigError, Initialisation, TriRagSettings
-from training.run.prepare import prepare as prepare_recipe
-from training.run.runner import run_command
+from training.run.command import run_command
 from training.run.scores import score_tri_rag
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class TriRagRecipe(Recipe[TriRagSettings, ConditionedPassage]):
@@ -102,7 +103,6 @@ class TriRagRecipe(Recipe[TriRagSettings, ConditionedPassage]):
 
 
 RECIPE = TriRagRecipe()
-prepare = partial(prepare_recipe, RECIPE)
 
 
 def main() -> None:

@@ -137,6 +137,13 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text(encoding="utf-8"))
 
 
+@cache
+def declared(path: Path) -> tuple[ast.AST, ...]:
+    """Return a module's imports from others, classes, functions and assignments, at any depth."""
+    kinds = ast.ImportFrom | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Assign
+    return tuple(node for node in ast.walk(parsed(path)) if isinstance(node, kinds))
+
+
 def room(path: Path) -> str:
     """Return the room that a file lies in."""
     return path.parent.as_posix()
@@ -224,13 +231,13 @@ def takers(bag: str) -> list[Taker]:
     bag: a class by its module and name. A class holds a bag that has one as an annotated field.
     """
     named = {name: _qualified(name) for name in modules()}
-    trees = {name: parsed(path) for name, path in modules().items()}
+    nodes = {name: declared(path) for name, path in modules().items()}
     bags: set[str] = set()
     found = {bag}
     while bags != found:
         bags = set(found)
-        for name, tree in trees.items():
-            for node in ast.walk(tree):
+        for name, own in nodes.items():
+            for node in own:
                 match node:
                     case ast.ClassDef():
                         fields = (f.annotation for f in node.body if isinstance(f, ast.AnnAssign))
@@ -248,8 +255,8 @@ def takers(bag: str) -> list[Taker]:
                             found.add(f"{name}.{variable}")
     return [
         taker
-        for name, tree in trees.items()
-        for node in ast.walk(tree)
+        for name, own in nodes.items()
+        for node in own
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for taker in _takers(modules()[name], node, named[name], bags)
     ]
@@ -281,7 +288,7 @@ def _takers(
 def _qualified(name: str) -> dict[str, str]:
     """Return names of classes and variables in a module by what they are called there."""
     names: dict[str, str] = {}
-    for node in ast.walk(parsed(modules()[name])):
+    for node in declared(modules()[name]):
         if isinstance(node, ast.ImportFrom) and node.module:
             names |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
         elif isinstance(node, ast.ClassDef):

@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from tqdm import tqdm
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from models.files.backbone import SMOLLM2, load_tokenizer
 from models.formats.planning import HistoryStep, Plan, PlanAction, format_plan
@@ -33,6 +33,9 @@ from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.parts.loss import IGNORE_INDEX, label_loss
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from training.recipe.samples import Collator, TrainingSample, graph_samples, passage_samples
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 # Names are words of one token, with and without a space before, so that a tiny model copies them.
 NAME = re.compile(r"Ġ[A-Z][a-z]{3,8}")
@@ -160,8 +163,8 @@ def write_components(
     texts = [str(whole.decode(sample.input_ids)) for sample in encoded(whole)]
     tokenizer = small_tokenizer(whole, texts, names)
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(
-        LlamaConfig(
+    model = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
             vocab_size=len(tokenizer), tie_word_embeddings=True, max_position_embeddings=2048,
             bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id, **SIZES,

@@ -14,8 +14,8 @@ from statistics import median
 from typing import Any
 
 import torch
+import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from benchmarks.harness.processes import GIB, environment
 from models.formats.records import TriplesSample, write_records
@@ -164,11 +164,11 @@ def write_model(folder: Path, width: int, layers: int, seed: int) -> None:
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    PreTrainedTokenizerFast(
+    transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
     ).save_pretrained(folder)
     torch.manual_seed(seed)
-    config = LlamaConfig(
+    config = transformers.LlamaConfig(
         vocab_size=len(vocabulary),
         hidden_size=width,
         intermediate_size=3 * width,
@@ -181,7 +181,7 @@ def write_model(folder: Path, width: int, layers: int, seed: int) -> None:
         eos_token_id=2,
         tie_word_embeddings=True,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
 
 
 def write_samples(path: Path, count: int, seed: int) -> None:

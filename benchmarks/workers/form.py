@@ -24,7 +24,7 @@ from training.loop.schedule import Clock
 from training.recipe.agreement import together
 from training.recipe.settings import RasSettings, T2TSettings, TriRagSettings, load_config
 from training.run.arguments import check_launch, training_arguments
-from training.run.prepare import Prepared
+from training.run.prepare import Prepared, prepare
 from training.run.runner import trainer_of
 
 SETTINGS: dict[str, type[T2TSettings]] = {
@@ -70,12 +70,11 @@ def measure(config: Path, overrides: list[str]) -> dict[str, Any] | None:
     settings = load_config(SETTINGS[component], config, overrides)
     args = training_arguments(settings)
     args.save_strategy = "no"
-    prepare = importlib.import_module(f"training.train_{component}").prepare
+    recipe = importlib.import_module(f"training.train_{component}").RECIPE
 
     def start() -> Prepared:
         torch.manual_seed(settings.train.seed)
-        prepared: Prepared = prepare(settings)
-        return prepared
+        return prepare(recipe, settings)
 
     prepared = together(start)
     trainer = trainer_of(replace(prepared, validate=None), args, Clock(0.0))

@@ -1,19 +1,22 @@
 """Ways to train a prompt on a frozen backbone, each as a module that gives a batch's loss."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
-from peft import PrefixTuningConfig, TaskType, get_peft_model
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel
 
 from benchmarks.harness.settings import FiledSettings
 from models.files.backbone import load_backbone
 from models.kernels.cpu_attention import use_cpu_training_attention
 from models.parts.deep_prompt import DeepPrompt, use_prompt_attention
 from models.parts.loss import IGNORE_INDEX, step_loss
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 CONTESTANTS = {
     "ours": "layer-wise soft prompt, keys and values alone",
@@ -146,6 +149,8 @@ class PeftPrefix:
         if checkpointing:
             self.backbone.gradient_checkpointing_enable({"use_reentrant": False})
         torch.manual_seed(settings.seed)
+        from peft import PrefixTuningConfig, TaskType, get_peft_model
+
         config = PrefixTuningConfig(
             task_type=TaskType.CAUSAL_LM, num_virtual_tokens=settings.num_tokens
         )

@@ -1,17 +1,17 @@
 """The exports of a component: what each needs and holds, and a check that it computes the same."""
 
+from __future__ import annotations
+
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from tokenizers import processors
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from common.errors import UserError
 from inference.engines.component_loader import layer_tensors, prefix_states
@@ -43,6 +43,9 @@ from models.parts.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from models.parts.graph import GraphBatch
 from models.parts.prefix_tuning import PROMPT_EMBEDDINGS, save_prefix
 from models.text_to_triples import MODEL_FOLDER, TextToTriples
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Target = Literal["hf", "peft", "prefix", "graph"]
 TARGETS: tuple[Target, ...] = ("hf", "peft", "prefix", "graph")
@@ -100,6 +103,8 @@ def write_merged(folder: Path, config: Mapping[str, Any], out: Path, dtype: str)
         model, tokenizer = _load(config["backbone"], config["backbone_revision"])
         check_backbone(config, backbone_id(model), folder)
         stored = model.dtype
+        from peft import PeftModel
+
         adapted = PeftModel.from_pretrained(model.float(), str(folder))
         model = adapted.merge_and_unload()  # type: ignore[operator]
     model.to(DTYPES.get(dtype, stored)).save_pretrained(out)  # type: ignore[arg-type]
@@ -239,6 +244,8 @@ def _source(component: Component) -> Source:
 
 def _written(component: Component, target: Target, out: Path) -> nn.Module:
     """Return an export as transformers or PEFT alone load it."""
+    from peft import PeftModel
+
     if target == "hf":
         return load_backbone(str(out), "float32").eval()
     backbone = load_backbone(component.backbone, "float32", component.config["backbone_revision"])

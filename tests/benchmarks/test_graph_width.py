@@ -25,6 +25,7 @@ def samples(count: int) -> list[RasSample]:
     return made
 
 
+@pytest.mark.exhaustive
 def test_each_width_is_trained_and_measured(backbone: str, tmp_path: Path) -> None:
     write_records(tmp_path / "train.jsonl", samples(6))
     write_records(tmp_path / "dev.jsonl", samples(2))

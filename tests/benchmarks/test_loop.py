@@ -21,6 +21,7 @@ def test_answers_that_differ_are_counted() -> None:
     assert result["identical_answer_share"] == 0.5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_command_compares_concurrencies(ras: Path, t2t: Path) -> None:
     done = run_benchmark(

@@ -36,6 +36,7 @@ def test_the_thread_is_chosen_where_the_whole_run_is_faster_in_every_round(
     assert found["save_cost_share_at_interval_in_step"] == approx(2.0 / (60 * 2.0))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_command_measures_every_way_in_turn() -> None:
     done = run_benchmark(

@@ -212,6 +212,7 @@ def test_the_command_measures_like_for_like_and_the_rest(backbone: str) -> None:
         assert torch.isfinite(torch.tensor(figures["losses"])).all()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_cannot_run_is_reported(tmp_path: Path) -> None:
     done = run_benchmark("train_step.py", "--backbone", str(tmp_path / "missing"))

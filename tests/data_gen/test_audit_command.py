@@ -22,7 +22,7 @@ from tests.data_gen.audited_sets import (
     write_lines,
     write_set,
 )
-from tests.data_gen.test_build_commands import question, run
+from tests.data_gen.test_build_commands import question, run, run_anew
 from tests.data_gen.test_build_commands import write_lines as write_questions
 from tests.run_main import run_main
 from tests.shared_data import shared_data_file
@@ -86,8 +86,8 @@ def test_reports_are_the_same_in_every_run(tmp_path: Path) -> None:
         by_id(splits, f"two{n}/answer")["label"] = ""
     folder = write_set(tmp_path / "set", splits)
     texts = []
-    for seed in (1, 1, 2):
-        done = run(
+    for seed, start in ((1, run), (1, run_anew), (2, run)):
+        done = start(
             "audit.py", folder, *WORDS, "--seed", str(seed), "--out", tmp_path / "r", cwd=tmp_path
         )
         assert done.returncode == 1

@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from models.formats.records import QuestionRecord, RasSample, TriplesSample, read_records
+from tests import processes
 from tests.shared_data import shared_data_file
 
 DATA_GEN = Path(__file__).resolve().parents[2] / "data_gen"
@@ -16,9 +16,13 @@ FILM = "Zone is a 2017 Canadian film directed by Denys Roe."
 PERSON = "Denys Roe (born 3 May 1967 in Montreal) is a Canadian film director."
 
 
-def run(script: str, *arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(DATA_GEN / script), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+def run(script: str, *arguments: str | Path, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    return processes.run(DATA_GEN / script, *arguments, cwd=cwd)
+
+
+def run_anew(script: str, *arguments: str | Path, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a command in an interpreter of its own, which orders sets in another way."""
+    return processes.fresh(DATA_GEN / script, *arguments, cwd=cwd)
 
 
 def write_lines(path: Path, records: list[dict[str, Any]]) -> Path:
@@ -82,7 +86,7 @@ def test_subq_command_writes_whole_questions_to_one_split(
     assert "# Planner and answerer samples" in (tmp_path / "out/card.md").read_text(
         encoding="utf-8"
     )
-    run("build_subq.py", *arguments, "--out", tmp_path / "again", cwd=tmp_path)
+    run_anew("build_subq.py", *arguments, "--out", tmp_path / "again", cwd=tmp_path)
     for name in ("train.jsonl", "dev.jsonl", "card.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 

@@ -8,7 +8,7 @@ import pytest
 
 from models.formats.records import ConditionSample, read_records
 from models.processors.passages import by_passage
-from tests.data_gen.test_build_commands import question, run, write_lines
+from tests.data_gen.test_build_commands import question, run, run_anew, write_lines
 from tests.shared_data import shared_data_file
 
 
@@ -54,7 +54,7 @@ def test_command_writes_whole_passages_to_one_split(tmp_path: Path) -> None:
     card = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))
     assert card["figures"]["triplets"] == len(everything)
     assert card["samples_to_read"] and card["kinds"]["left out: supports a test question"] == 1
-    run("build_conditions.py", *arguments, "--out", tmp_path / "again", cwd=tmp_path)
+    run_anew("build_conditions.py", *arguments, "--out", tmp_path / "again", cwd=tmp_path)
     for name in ("train.jsonl", "dev.jsonl", "card.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 

@@ -11,15 +11,15 @@ from models.formats.helpers import NOTHING, parse_gap, parse_subquery
 from models.formats.query_triplets import name_free, parse_query_triplets
 from models.formats.records import InstructionSample, read_records
 from models.formats.topics import parse_topic
-from tests.data_gen.test_build_commands import question, run, write_lines
+from tests.data_gen.test_build_commands import question, run, run_anew, write_lines
 from tests.shared_data import shared_data_file
 
 QUICK = ("--tokenizer", "words", "--json")
 
 
-def build(task: str, folder: Path, *arguments: str | Path) -> dict[str, Any]:
+def build(task: str, folder: Path, *arguments: str | Path, start: Any = run) -> dict[str, Any]:
     """Run the command; its summary."""
-    done = run(
+    done = start(
         "build_helpers.py", "--task", task, *arguments, "--out", folder, *QUICK, cwd=folder.parent
     )
     assert done.returncode == 0, done.stderr
@@ -65,7 +65,7 @@ def test_subqueries_are_those_of_each_document(questions: Path, tmp_path: Path) 
     card = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))
     assert card["counts"]["left out: a test question"] == 1
     assert card["figures"]["samples"] == len(by_id) and card["samples_to_read"]
-    build("subquery", tmp_path / "again", *arguments)
+    build("subquery", tmp_path / "again", *arguments, start=run_anew)
     for name in ("train.jsonl", "dev.jsonl", "card.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 

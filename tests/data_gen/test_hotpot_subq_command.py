@@ -141,8 +141,10 @@ def test_answers_that_never_come_are_asked_for_again(
     source: Path, tmp_path: Path, run: Run, expected: dict[str, bytes]
 ) -> None:
     out = tmp_path / "out"
+    # All at once, so that those that hang are waited for together.
+    patience = ("--timeout", 10, "--concurrency", 40)
     with served(fault_share=0.1, faults=("hang",)) as endpoint:
-        done = run(endpoint, *filter_arguments(source, out), *QUICK, *PRICED, "--timeout", 10)
+        done = run(endpoint, *filter_arguments(source, out), *QUICK, *PRICED, *patience)
     hung = endpoint.fault_counts["hang"]
     assert done["bill"]["filter"]["retried"] == hung > 0
     contents = read_journal(out / "teacher_journal.jsonl")
@@ -248,6 +250,7 @@ def wait_for(endpoint: Endpoint, answers: int, process: processes.Process) -> No
         time.sleep(0.005)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_killed_ten_times_a_run_pays_no_call_twice_but_those_under_way(
     source: Path, tmp_path: Path, expected: dict[str, bytes]

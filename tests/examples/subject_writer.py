@@ -14,7 +14,7 @@ from models.formats.records import TriplesSample
 from models.processors.passages import PassageProcessor
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.settings import T2TSettings
-from training.run.runner import run_command
+from training.run.command import run_command
 
 
 class SubjectProcessor(PassageProcessor[str]):

@@ -27,6 +27,7 @@ from tests.components import (
     t2t_component,
     tri_rag_component,
 )
+from tests.inference.closing import assert_closing_ends_what_runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 HIDDEN_SIZE = 128
@@ -109,7 +110,7 @@ async def test_log_probabilities_are_of_what_tokens_are_drawn_from(
     assert done.logprobs == pytest.approx(expected, abs=1e-3)
 
 
-async def test_adapters_are_added_while_it_runs_and_others_refused(
+async def test_adapters_are_added_while_it_runs_and_others_refused_and_closing_ends_it(
     backbone: Path, soft: Path, ras: Path, tmp_path: Path
 ) -> None:
     t2t = t2t_component(tmp_path / "t2t", backbone, stirred=0.3)
@@ -129,6 +130,7 @@ async def test_adapters_are_added_while_it_runs_and_others_refused(
         for adapter in ("t2t", "soft"):
             request = Request(prompt="Say it", adapter=adapter, sampling=Sampling(20))
             assert await engine.generate([request]) == await reference.generate([request])
+        await assert_closing_ends_what_runs(engine, 900)
     finally:
         await engine.close()
         await reference.close()

@@ -12,9 +12,10 @@ from tests.training.conftest import ROOT
 from training.loop.preemption import StopRequest
 from training.recipe.settings import T2TSettings
 from training.run.arguments import training_arguments
+from training.run.prepare import prepare
 from training.run.run_folder import read_history
 from training.run.runner import run_training
-from training.train_t2t import prepare
+from training.train_t2t import RECIPE
 
 FIGURES = ("loss", "learning_rate", "grad_norm", "eval_loss", "train_loss", "step")
 
@@ -23,7 +24,7 @@ def train(settings: T2TSettings, stop: StopRequest | None = None) -> dict[str, A
     """Train text-to-triples in this process."""
     args = training_arguments(settings)
     torch.manual_seed(settings.train.seed)
-    return run_training(prepare(settings), args, stop)
+    return run_training(prepare(RECIPE, settings), args, stop)
 
 
 def course(run: Path) -> list[dict[str, Any]]:

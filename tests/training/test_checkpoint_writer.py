@@ -27,10 +27,10 @@ from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.processes import Process
 from tests.training.conftest import ROOT, Settings
 from tests.training.runs import course, start, steps_logged, train, weights
+from training.loop.callbacks import History
 from training.loop.guards import NonFiniteLossError
 from training.loop.preemption import StoppedBySignal, listening
 from training.loop.trainer import ComponentTrainer
-from training.run.run_folder import History
 from training.saving import state as training_state
 from training.saving.checkpoints import (
     checkpoint_step,
@@ -250,6 +250,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_in_the_middle_of_writing_the_checkpoints_before_are_whole(

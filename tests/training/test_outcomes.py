@@ -20,8 +20,9 @@ from training.recipe.drawn import DrawnCall, DrawnPair, OutcomeError, leave_one_
 from training.recipe.settings import ConfigError, RasSettings, load_config
 from training.run.arguments import training_arguments
 from training.run.likelihood import check_likelihoods
+from training.run.prepare import prepare
 from training.run.runner import run_training
-from training.train_ras import prepare
+from training.train_ras import RECIPE
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = "1234"
@@ -175,7 +176,7 @@ def settings_for(folder: Path, out: Path, kind: str, *more: str) -> RasSettings:
 def trained(settings: RasSettings) -> tuple[Any, list[dict[str, Any]]]:
     args = training_arguments(settings)
     torch.manual_seed(0)
-    prepared = prepare(settings)
+    prepared = prepare(RECIPE, settings)
     run_training(prepared, args)
     lines = (Path(settings.output_dir) / "history.jsonl").read_text().splitlines()
     return prepared, [json.loads(line) for line in lines]
@@ -198,7 +199,7 @@ def rewarded(prepared: Any) -> float:
 @pytest.mark.parametrize("kind", ["policy", "preference", "best_of"])
 def test_a_training_raises_what_was_rewarded(rolled_out: Path, tmp_path: Path, kind: str) -> None:
     settings = settings_for(rolled_out, tmp_path / "out", kind)
-    before = prepare(settings)
+    before = prepare(RECIPE, settings)
     assert check_likelihoods(before.module, before.train.samples, before.collate) < 1e-4
     at_first = rewarded(before)
     after, history = trained(settings)
@@ -225,9 +226,9 @@ def test_weights_that_did_not_draw_are_found_before_the_first_step(
     settings = settings_for(rolled_out, tmp_path / "out", "policy")
     settings.data.train = str(tmp_path / "apart.jsonl")
     with pytest.raises(OutcomeError, match=r"0\.1000 away from that of its draw"):
-        prepare(settings)
+        prepare(RECIPE, settings)
     settings.objective.kind = type(settings.objective.kind).best_of
-    prepare(settings)
+    prepare(RECIPE, settings)
 
 
 def test_a_training_whose_rewarded_tokens_lose_ends(rolled_out: Path, tmp_path: Path) -> None:
@@ -245,11 +246,11 @@ def test_a_training_whose_rewarded_tokens_lose_ends(rolled_out: Path, tmp_path: 
 def test_what_cannot_learn_from_outcomes_says_so(rolled_out: Path, tmp_path: Path) -> None:
     settings = settings_for(rolled_out, tmp_path / "out", "policy", "model.start_from=''")
     with pytest.raises(ConfigError, match=r"name the component that drew in model\.start_from"):
-        prepare(settings)
+        prepare(RECIPE, settings)
 
 
 def test_the_samples_are_the_ids_that_were_drawn(rolled_out: Path, tmp_path: Path) -> None:
-    prepared = prepare(settings_for(rolled_out, tmp_path / "out", "policy"))
+    prepared = prepare(RECIPE, settings_for(rolled_out, tmp_path / "out", "policy"))
     calls = {one.id: one.call for one in prepared.train.records}
     assert len(calls) == len(prepared.train) > 6
     for one, sample in zip(prepared.train.records, prepared.train.samples, strict=True):

@@ -16,10 +16,10 @@ import pytest
 
 from tests.training.conftest import ROOT, Settings
 from tests.training.runs import course, start, steps_logged, train, weights
+from training.loop.callbacks import History
 from training.loop.preemption import STOPPED, StoppedBySignal, StopRequest, listening, requeue
 from training.loop.trainer import ComponentTrainer
 from training.recipe.settings import ConfigError
-from training.run.run_folder import History
 from training.saving import state as training_state
 from training.saving.checkpoints import checkpoints, resume_folder, verify_checkpoint
 

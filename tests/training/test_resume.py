@@ -52,6 +52,7 @@ def test_resumed_after_any_step_it_is_the_same_training(
         shutil.rmtree(run)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("script", ["train_t2t", "train_tri_rag", "train_ras"])
 def test_killed_at_random_moments_nothing_is_lost(
     script: str,

@@ -9,7 +9,7 @@ from models.files.checkpoint import CheckpointError
 from training import train_ras, train_t2t
 from training.recipe.settings import ConfigError, RasSettings, T2TSettings, load_config
 from training.run.arguments import training_arguments
-from training.run.prepare import Prepared
+from training.run.prepare import Prepared, prepare
 from training.run.runner import run_training
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -18,13 +18,13 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 def t2t(data: Path, backbone: Path, *overrides: str) -> Prepared:
     fixed = [f"data.train={data}", f"model.backbone={backbone}", "output_dir=unused"]
     config = CONFIGS / "t2t_tiny.yaml"
-    return train_t2t.prepare(load_config(T2TSettings, config, [*fixed, *overrides]))
+    return prepare(train_t2t.RECIPE, load_config(T2TSettings, config, [*fixed, *overrides]))
 
 
 def ras(data: Path, backbone: Path, out: Path, *overrides: str) -> Prepared:
     fixed = [f"data.train={data}", f"model.backbone={backbone}", f"output_dir={out}"]
     config = CONFIGS / "ras_tiny.yaml"
-    return train_ras.prepare(load_config(RasSettings, config, [*fixed, *overrides]))
+    return prepare(train_ras.RECIPE, load_config(RasSettings, config, [*fixed, *overrides]))
 
 
 def changed_component(recipe: Prepared, folder: Path) -> dict[str, torch.Tensor]:

@@ -9,15 +9,15 @@ from models.formats.records import HelperTask, InstructionSample, write_records
 from models.helper import Helper
 from tests.training.conftest import ROOT
 from training.recipe.settings import ConfigError, T2TSettings, load_config
-from training.run.prepare import Prepared
+from training.run.prepare import Prepared, prepare
 from training.run.scores import score_helper
-from training.train_helper import prepare
+from training.train_helper import RECIPE
 
 
 def recipe(data: Path, backbone: Path, out: Path, *changes: str) -> Prepared:
     overrides = [f"data.train={data}", f"model.backbone={backbone}", f"output_dir={out}", *changes]
     config = ROOT / "configs" / "helper_tiny.yaml"
-    return prepare(load_config(T2TSettings, config, overrides))
+    return prepare(RECIPE, load_config(T2TSettings, config, overrides))
 
 
 def test_the_task_is_that_of_the_data(helper_file: Path, backbone: Path, tmp_path: Path) -> None:

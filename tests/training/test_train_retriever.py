@@ -109,6 +109,7 @@ def test_embeddings_do_not_depend_on_the_batch(encoder: Path) -> None:
     assert np.allclose(loaded.encode(texts[::-1])[::-1], together, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_two_processes_share_a_training(data: Path, encoder: Path, tmp_path: Path) -> None:
     files = (f"data.train={data / 'train.jsonl'}", f"data.dev={data / 'dev.jsonl'}")
     given = (f"output_dir={tmp_path / 'out'}", f"model.encoder={encoder}", "train.num_processes=2")

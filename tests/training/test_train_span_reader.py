@@ -16,8 +16,9 @@ from tests.training.runs import course, weights
 from training.loop.preemption import StopRequest
 from training.recipe.settings import ConfigError, T2TSettings, load_config
 from training.run.arguments import training_arguments
+from training.run.prepare import prepare
 from training.run.runner import run_training
-from training.train_span_reader import prepare
+from training.train_span_reader import RECIPE
 
 NAMES = ("ana lis", "bo kern", "cy moe", "dee fox", "eli ray", "flo hay", "gus orr", "hal poe")
 FACT = "(S> Dawn| P> director| O> Ana Lis)"
@@ -56,7 +57,7 @@ def recipe(data: Path, encoder: Path, out: Path, *changes: str) -> T2TSettings:
 
 def train(settings: T2TSettings) -> dict[str, Any]:
     torch.manual_seed(settings.train.seed)
-    return run_training(prepare(settings), training_arguments(settings), StopRequest())
+    return run_training(prepare(RECIPE, settings), training_arguments(settings), StopRequest())
 
 
 def test_it_learns_to_point_and_to_refuse(
@@ -74,7 +75,7 @@ def test_facts_are_no_answer(encoder: Path, tmp_path: Path) -> None:
     prompt = reading_prompt("Where was the director of Dawn born?", "Dawn: a film by Ana Lis.")
     samples = [InstructionSample("q/read/0", "read", prompt, FACT)]
     write_records(tmp_path / "read.jsonl", samples)
-    made = prepare(recipe(tmp_path / "read.jsonl", encoder, tmp_path / "run"))
+    made = prepare(RECIPE, recipe(tmp_path / "read.jsonl", encoder, tmp_path / "run"))
     assert made.train[0].spans.tolist() == [[0, 0]]  # type: ignore[attr-defined]
     assert made.train.records[0].label == "nothing"
 
@@ -82,7 +83,7 @@ def test_facts_are_no_answer(encoder: Path, tmp_path: Path) -> None:
 def test_another_task_is_refused_by_name(encoder: Path, tmp_path: Path) -> None:
     write_records(tmp_path / "t.jsonl", [InstructionSample("e/topic/0", "topic", "p", "a | b")])
     with pytest.raises(ConfigError, match=r"t.jsonl: sample 'e/topic/0' is of the task 'topic'"):
-        prepare(recipe(tmp_path / "t.jsonl", encoder, tmp_path / "run"))
+        prepare(RECIPE, recipe(tmp_path / "t.jsonl", encoder, tmp_path / "run"))
 
 
 def test_resumed_it_is_the_same_training(samples_file: Path, encoder: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from models.parts.deep_prompt import DeepPrompt
 from tests.training.conftest import ROOT
 from training.recipe.settings import ConfigError, TriRagSettings, load_config
 from training.run.arguments import training_arguments
-from training.run.prepare import Prepared
-from training.train_tri_rag import prepare
+from training.run.prepare import Prepared, prepare
+from training.train_tri_rag import RECIPE
 
 
 def recipe(conditions: Path, backbone: Path, out: Path, *changes: str) -> Prepared:
@@ -21,7 +21,7 @@ def recipe(conditions: Path, backbone: Path, out: Path, *changes: str) -> Prepar
     config = ROOT / "configs" / "tri_rag_tiny.yaml"
     settings = load_config(TriRagSettings, config, overrides)
     training_arguments(settings)
-    return prepare(settings)
+    return prepare(RECIPE, settings)
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from models.files.checkpoint import CheckpointWriteError
+from training import train_ras, train_t2t
 from training.loop.guards import NonFiniteLossError
 from training.loop.trainer import ComponentTrainer
 from training.recipe.samples import CutLabelsError, SampleSet
 from training.recipe.settings import RasSettings, T2TSettings, load_config
 from training.run.arguments import training_arguments
-from training.run.prepare import Prepared
+from training.run.prepare import Prepared, prepare
 from training.run.runner import run_training
 from training.saving import state as training_state
-from training.train_ras import prepare as prepare_ras
-from training.train_t2t import prepare as prepare_t2t
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 pytestmark = pytest.mark.timeout(300)
@@ -38,7 +37,7 @@ def t2t(triples_file: Path, backbone: Path, tmp_path: Path) -> Callable[..., T2T
 def train(settings: T2TSettings) -> tuple[Prepared, dict[str, Any]]:
     args = training_arguments(settings)
     torch.manual_seed(settings.train.seed)
-    recipe = prepare_t2t(settings)
+    recipe = prepare(train_t2t.RECIPE, settings)
     return recipe, run_training(recipe, args)
 
 
@@ -91,9 +90,9 @@ def test_every_split_of_a_batch_gives_the_same_step(
             settings = load_config(
                 RasSettings, CONFIGS / "ras_tiny.yaml", [*given, *split, "train.max_grad_norm=0"]
             )
-            recipe = prepare_ras(settings)
+            recipe = prepare(train_ras.RECIPE, settings)
         else:
-            recipe = prepare_t2t(settings)
+            recipe = prepare(train_t2t.RECIPE, settings)
         results.append(first_gradient(settings, recipe, monkeypatch))
     loss, gradients = results[0]
     for other_loss, other_gradients in results[1:]:
@@ -120,7 +119,7 @@ def test_not_finite_stops_before_the_optimizer_and_names_samples(
     where: str, t2t: Callable[..., T2TSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = t2t("train.batch_size=1", "train.gradient_accumulation_steps=2")
-    recipe = prepare_t2t(settings)
+    recipe = prepare(train_t2t.RECIPE, settings)
     before = {n: p.detach().clone() for n, p in recipe.module.named_parameters()}
     poison(recipe, "t3", where, monkeypatch)
     monkeypatch.setattr("training.run.runner._print_start", lambda *_: None)
@@ -155,10 +154,10 @@ def poison(recipe: Prepared, sample_id: str, where: str, monkeypatch: pytest.Mon
 
 def test_cut_labels_are_listed_or_skipped(t2t: Callable[..., T2TSettings]) -> None:
     with pytest.raises(CutLabelsError, match="t0, t1, t2") as error:
-        prepare_t2t(t2t("model.max_output_tokens=10"))
+        prepare(train_t2t.RECIPE, t2t("model.max_output_tokens=10"))
     assert len(error.value.sample_ids) == 8
     short_only = t2t("data.skip_cut_labels=true", "model.max_output_tokens=26")
-    prepared: SampleSet[Any] = prepare_t2t(short_only).train
+    prepared: SampleSet[Any] = prepare(train_t2t.RECIPE, short_only).train
     assert len(prepared) + len(prepared.cut_label_ids) == 8
 
 

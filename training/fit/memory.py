@@ -8,8 +8,6 @@ from enum import Enum
 
 from torch import nn
 
-from training.saving.sharding import layer_classes
-
 # AdamW keeps two moments of each trained weight, in the weight's type.
 MOMENTS = 2
 FLOAT32_BYTES = 4
@@ -76,6 +74,9 @@ class StateMemory:
 
 def count_parameters(module: nn.Module) -> Parameters:
     """Count a module's parameters, on any device."""
+    # It brings accelerate, which a command's --help does without.
+    from training.saving.sharding import layer_classes
+
     parameters = list(module.parameters())
     trained = [p for p in parameters if p.requires_grad]
     classes = layer_classes(module)

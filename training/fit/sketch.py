@@ -1,28 +1,28 @@
 """A recipe without weights: its parameters, and what one of its micro-batches takes."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    PretrainedConfig,
-    PreTrainedModel,
-)
 
 from models.files.backbone import DTYPES, resolve_backbone
 from models.parts.graph import GraphBatch
 from models.parts.graph_encoder import GraphEncoder
-from training.fit.dry_run import DryRun, dry_run
 from training.fit.memory import Parameters, count_parameters
 from training.recipe.recipe import Recipe, SettingsT
 from training.recipe.samples import SampleSet, SourceT
 from training.recipe.settings import ConfigError, T2TSettings
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+    from training.fit.dry_run import DryRun
 
 TIED = "tie_word_embeddings"
 ARCHITECTURES = Path(__file__).resolve().parents[2] / "configs" / "architectures"
@@ -37,7 +37,7 @@ def backbone_config(name: str, revision: str | None = None) -> PretrainedConfig:
         ConfigError: neither is there.
     """
     settings = _settings(name, revision)
-    return AutoConfig.for_model(settings.pop("model_type"), **settings)
+    return transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)
 
 
 def backbone_on_meta(name: str, dtype: str, revision: str | None = None) -> PreTrainedModel:
@@ -49,7 +49,8 @@ def backbone_on_meta(name: str, dtype: str, revision: str | None = None) -> PreT
         ConfigError: its configuration is not there.
     """
     config = backbone_config(name, revision)
-    factory = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    auto = transformers
+    factory = auto.AutoModelForSeq2SeqLM if config.is_encoder_decoder else auto.AutoModelForCausalLM
     with torch.device("meta"):
         model: PreTrainedModel = factory.from_config(
             config, dtype=DTYPES.get(dtype, torch.bfloat16)
@@ -70,7 +71,7 @@ def _settings(name: str, revision: str | None) -> dict[str, Any]:
         return dict(known)
     try:
         source = resolve_backbone(name)
-        return dict(PretrainedConfig.get_config_dict(source, revision=revision)[0])
+        return dict(transformers.PretrainedConfig.get_config_dict(source, revision=revision)[0])
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"model.backbone={name}: no config.json of it here, and none from the hub. Give a "
@@ -117,6 +118,9 @@ def sketch(settings: SettingsT, recipe: Recipe[SettingsT, SourceT], lengths: Len
     Raises:
         ConfigError: no configuration of its backbone is here.
     """
+    # It brings what traces tensors without data, which a command's --help does without.
+    from training.fit.dry_run import dry_run
+
     model, train = settings.model, settings.train
     backbone = backbone_on_meta(model.backbone, model.dtype.value, model.revision)
     base_bytes = sum(p.numel() * p.element_size() for p in backbone.parameters())

@@ -12,7 +12,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from common.files import atomic_directory
+from common.files import AppendLog, atomic_directory, atomic_write
 from training.loop.schedule import Clock
 from training.saving.checkpoints import writing
 from training.saving.sharding import load_parameters, whole_parameters
@@ -111,6 +111,31 @@ class Progress(TrainerCallback):
         losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
         loss = f"loss {losses[-1]:.3f} " if losses else ""
         return f"{loss}{self.tokens_per_second(state):.0f} tokens/s, {_duration(left)} left"
+
+
+class History(TrainerCallback):
+    """Keeps a log of a run's figures, one JSON object with `step` a line, on the main process.
+
+    A resumed run drops what was logged after the checkpoint it goes on from, and logs it again.
+    """
+
+    def __init__(self, log: AppendLog) -> None:
+        self.log = log
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Begin with what the checkpoint remembers; with nothing in a new run."""
+        if state.is_world_process_zero:
+            with atomic_write(self.log.path) as handle:
+                handle.writelines(json.dumps(entry) + "\n" for entry in state.log_history)
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Add what was logged last."""
+        if state.is_world_process_zero:
+            self.log.append(state.log_history[-1:])
 
 
 class TensorBoard(TrainerCallback):

@@ -4,18 +4,18 @@ What is the same for all recipes is done once: the data by `encode_data` here, w
 uses as well as a training, and the rest by `training/run/`.
 """
 
+from __future__ import annotations
+
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from accelerate import PartialState
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.files.backbone import load_tokenizer
 from models.files.checkpoint import component_fingerprint
@@ -36,6 +36,9 @@ from training.recipe.samples import (
     read_samples,
 )
 from training.recipe.settings import ConfigError, ModelSettings, T2TSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 SettingsT = TypeVar("SettingsT", bound=T2TSettings)
@@ -267,6 +270,8 @@ def _encode(
     processor: Any,
     records: Sequence[SourceT],
 ) -> tuple[list[SourceT], list[Any], list[str]]:
+    from accelerate import PartialState
+
     if not records:
         return [], [], []
     skip_cut, is_main = settings.data.skip_cut_labels, PartialState().is_main_process

@@ -303,7 +303,7 @@ def _merged(settings_type: type, config: DictConfig, layer: Any, where: str) -> 
     if not isinstance(layer, DictConfig):
         raise ConfigError(f"{where}: a recipe is a mapping of keys, not a list or a single value")
     try:
-        return typing.cast(DictConfig, OmegaConf.merge(config, layer))
+        return typing.cast(DictConfig, OmegaConf.unsafe_merge(config, layer))
     except ConfigKeyError as error:
         key = str(error.full_key)
         group = key.rpartition(".")[0]

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from common.files import file_sha256
 from models.files.sentence_encoder import load_transformer
+from training.loop.callbacks import History
 from training.loop.preemption import StopOnSignal, StopRequest
 from training.loop.schedule import Clock, StopAtBudget
 from training.recipe.agreement import any_process, leave_processes_in_order, together
@@ -20,7 +21,7 @@ from training.retriever.data import CUTS, read_samples, recall_evaluator, traini
 from training.retriever.settings import RetrieverSettings
 from training.retriever.trainer import RetrieverTrainer, trainer_arguments
 from training.run.arguments import check_launch
-from training.run.run_folder import History, claimed, record_start
+from training.run.run_folder import claimed, history_log, record_start
 from training.run.runner import plain_settings
 from training.saving.checkpoints import TRAINING_STATE, check_room, resume_folder
 
@@ -103,7 +104,7 @@ def _run(
     args, output_dir = trainer.args, Path(settings.output_dir)
     check_launch(args, trainer.accelerator.distributed_type, settings.train.num_processes)
     agree = partial(any_process, trainer.accelerator)
-    trainer.add_callback(History(output_dir))
+    trainer.add_callback(History(history_log(output_dir)))
     trainer.add_callback(StopAtBudget(trainer.clock, agree))
     # Last, so that what others ask for at the same step is known.
     stopper = StopOnSignal(stop, agree)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from common.errors import UserError
 from common.files import AppendLog, atomic_write, file_sha256
@@ -42,29 +41,9 @@ class RunFolderError(UserError, RuntimeError):
     """A run's folder is in use, or holds another training that would be lost."""
 
 
-class History(TrainerCallback):
-    """Keeps OUTPUT_DIR/history.jsonl, one JSON object with `step` a line, on the main process.
-
-    A resumed run drops what was logged after the checkpoint it goes on from, and logs it again.
-    """
-
-    def __init__(self, output_dir: str | Path) -> None:
-        self.log = AppendLog(Path(output_dir) / HISTORY_FILE, REMEDY)
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Begin with what the checkpoint remembers; with nothing in a new run."""
-        if state.is_world_process_zero:
-            with atomic_write(self.log.path) as handle:
-                handle.writelines(json.dumps(entry) + "\n" for entry in state.log_history)
-
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Add what was logged last."""
-        if state.is_world_process_zero:
-            self.log.append(state.log_history[-1:])
+def history_log(output_dir: str | Path) -> AppendLog:
+    """The file of the figures that a run logs, one JSON object with `step` a line."""
+    return AppendLog(Path(output_dir) / HISTORY_FILE, REMEDY)
 
 
 def read_history(run: Path) -> list[dict[str, Any]]:
@@ -74,10 +53,10 @@ def read_history(run: Path) -> list[dict[str, Any]]:
         RecordError: a line that is no JSON.
         FileNotFoundError: the folder has no history.
     """
-    path = run / HISTORY_FILE
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file. Give the output_dir of a training run")
-    return [entry for _, entry in AppendLog(path, REMEDY).read()]
+    log = history_log(run)
+    if not log.path.is_file():
+        raise FileNotFoundError(f"{log.path}: no such file. Give the output_dir of a training run")
+    return [entry for _, entry in log.read()]
 
 
 def record_start(

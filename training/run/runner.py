@@ -17,14 +17,13 @@ import torch
 from transformers import PrinterCallback
 from transformers.utils import logging as transformers_logging
 
-from common.commands import command_parser
 from common.errors import UserError
 from common.tables import emit_json
 from models.files.backbone import resolve_dtype
 from models.parts.adapters import trainable_bytes
 from models.processors.passages import InputLimitError
-from training.fit.estimate import add_fit_options, estimate
-from training.loop.callbacks import EarlyStopping, Progress, TensorBoard
+from training.fit.estimate import estimate
+from training.loop.callbacks import EarlyStopping, History, Progress, TensorBoard
 from training.loop.guards import DataWorkerError
 from training.loop.preemption import (
     STOPPED,
@@ -49,18 +48,17 @@ from training.run.report import (
     print_plan,
     print_sample,
 )
-from training.run.run_folder import History, claimed, record_start
+from training.run.run_folder import claimed, history_log, record_start
 from training.saving.checkpoints import TRAINING_STATE, check_room
 
 logger = logging.getLogger(__name__)
 
 
-def run_command(recipe: Recipe[SettingsT, SourceT], description: str) -> None:
-    """Read the command line, train and report, or estimate.
+def carry_out(recipe: Recipe[SettingsT, SourceT], arguments: argparse.Namespace) -> None:
+    """Train and report, or estimate, as a command line says (training/run/command.py).
 
     An expected error ends with one line and code 1.
     """
-    arguments = _parser(recipe.script, description).parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx2", "absl", "accelerate"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -134,7 +132,7 @@ def run_training(prepared: Prepared, args: Any, stop: StopRequest | None = None)
     check_launch(args, trainer.accelerator.distributed_type, train.num_processes)
     progress = Progress(clock)
     trainer.add_callback(progress)
-    trainer.add_callback(History(args.output_dir))
+    trainer.add_callback(History(history_log(args.output_dir)))
     agree = partial(any_process, trainer.accelerator)
     trainer.add_callback(StopAtBudget(clock, agree))
     stopping = EarlyStopping(
@@ -204,19 +202,6 @@ def plain_settings(settings: Any) -> dict[str, Any]:
         return value.name if isinstance(value, Enum) else str(value)
 
     return dict(json.loads(json.dumps(asdict(settings), default=enum_name)))
-
-
-def _parser(name: str, description: str) -> argparse.ArgumentParser:
-    parser = command_parser(description, name)
-    parser.add_argument("--config", type=Path, required=True, help="recipe, a YAML file")
-    parser.add_argument(
-        "--json", action="store_true", help="print the figures as one JSON object, last"
-    )
-    parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="win over the file, as train.seed=1"
-    )
-    add_fit_options(parser)
-    return parser
 
 
 def trainer_of(prepared: Prepared, args: Any, clock: Clock) -> ComponentTrainer:
