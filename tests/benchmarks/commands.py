@@ -30,4 +30,4 @@ def page_with(name: str, results: dict[str, Any], folder: Path) -> str:
     record.mkdir(parents=True)
     shutil.copyfile(results_page.RESULTS / "train_step" / "run.json", record / "run.json")
     (record / "results.json").write_text(json.dumps(results), encoding="utf-8")
-    return results_page.render(folder / "results", results_page.CHECKPOINTS)["docs/results.md"]
+    return results_page.render(folder / "results", results_page.CHECKPOINTS)["docs/performance.md"]

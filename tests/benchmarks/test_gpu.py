@@ -27,7 +27,7 @@ from benchmarks.harness.gpu import (
 )
 from benchmarks.harness.processes import PartRunner
 from benchmarks.harness.settings import StepSettings
-from benchmarks.workers import gpu_engine, gpu_parity, gpu_step
+from benchmarks.workers import gpu_engine, gpu_kernels, gpu_parity, gpu_step
 from benchmarks.workers.gpu import device_facts, write_tiny_components
 from inference.engines.transformers.engine import TransformersEngine
 from tests import processes
@@ -218,8 +218,8 @@ def test_every_case_is_within_its_tolerance_on_a_cpu(tmp_path: Path) -> None:
 def test_a_wrong_kernel_and_a_wrong_component_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = gpu_parity.grouped_sdpa
-    monkeypatch.setattr(gpu_parity, "grouped_sdpa", lambda *given: (1.1 * right(*given)[0], None))
+    right = gpu_kernels.grouped_sdpa
+    monkeypatch.setattr(gpu_kernels, "grouped_sdpa", lambda *given: (1.1 * right(*given)[0], None))
     make = gpu_parity._lora
     built: list[torch.nn.Module] = []
 
@@ -304,7 +304,7 @@ def test_the_page_of_results_has_them_once_they_are_recorded(tmp_path: Path) -> 
     gpu.write_results(folder, results, given, "2026-01-01T00:00:00+00:00")
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     assert run["wall_seconds"] == 6.0 and run["commit"] == "c" * 40
-    text = results_page.render(tmp_path / "results", results_page.CHECKPOINTS)["docs/results.md"]
+    text = results_page.render(tmp_path / "results", results_page.CHECKPOINTS)["docs/performance.md"]
     assert "NVIDIA H100, 989 TFLOP/s" in text
     assert "| `llama_8b` | ok | 12,345 | 41.2 | 3.00 | 90.0 |" in text
     assert "| `llama_8b_kept` | out of memory | – | – | – | – |" in text
