@@ -304,7 +304,9 @@ def test_the_page_of_results_has_them_once_they_are_recorded(tmp_path: Path) -> 
     gpu.write_results(folder, results, given, "2026-01-01T00:00:00+00:00")
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     assert run["wall_seconds"] == 6.0 and run["commit"] == "c" * 40
-    text = results_page.render(tmp_path / "results", results_page.CHECKPOINTS)["docs/performance.md"]
+    text = results_page.render(tmp_path / "results", results_page.CHECKPOINTS)[
+        "docs/performance.md"
+    ]
     assert "NVIDIA H100, 989 TFLOP/s" in text
     assert "| `llama_8b` | ok | 12,345 | 41.2 | 3.00 | 90.0 |" in text
     assert "| `llama_8b_kept` | out of memory | – | – | – | – |" in text
