@@ -47,7 +47,7 @@ def parity(folder: Path, settings: GpuSettings, dtype: str) -> dict[str, Any]:
         differences[name] = kernel_difference(kernel, settings.device, DTYPES[dtype])
     for name, make in COMPONENTS.items():
         differences[name] = component_difference(make, settings, dtype)
-    cases = {
+    cases: dict[str, dict[str, Any]] = {
         name: {
             "differences": found,
             "tolerance": tolerances["component" if name in COMPONENTS else "kernel"],
@@ -113,7 +113,7 @@ def _backbone(dtype: str) -> LlamaForCausalLM:
     for parameter in model.parameters():
         if parameter.dim() > 1:
             nn.init.normal_(parameter, std=0.1)
-    return model.to(DTYPES[dtype])
+    return model.to(DTYPES[dtype])  # type: ignore[arg-type]
 
 
 def _lora(dtype: str) -> nn.Module:

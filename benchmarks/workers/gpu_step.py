@@ -158,7 +158,11 @@ def step(folder: Path, settings: GpuSettings, name: str) -> dict[str, Any]:
     try:
         measured = measure(prepared(folder, name, settings.tiny), settings)
     except torch.OutOfMemoryError as error:
-        found = {"status": MEMORY, "message": str(error).splitlines()[0], "estimate": expected}
+        found: dict[str, Any] = {
+            "status": MEMORY,
+            "message": str(error).splitlines()[0],
+            "estimate": expected,
+        }
         if expected and facts["device_bytes"]:
             fits = largest_batch(expected, facts["device_bytes"])
             found |= {"batch_size": expected["batch_size"], "estimated_to_fit": fits}
