@@ -20,7 +20,7 @@ from benchmarks.harness.gpu import (
 )
 from benchmarks.harness.processes import peak_bytes
 from benchmarks.harness.settings import device_peak, on_device, synchronize
-from benchmarks.workers.gpu import device_facts
+from benchmarks.workers.gpu_device import device_facts
 from models.parts.graph import GraphBatch
 from models.parts.loss import IGNORE_INDEX
 from training import train_ras, train_tri_rag

@@ -28,7 +28,8 @@ from benchmarks.harness.gpu import (
 from benchmarks.harness.processes import PartRunner
 from benchmarks.harness.settings import StepSettings
 from benchmarks.workers import gpu_engine, gpu_kernels, gpu_parity, gpu_step
-from benchmarks.workers.gpu import device_facts, write_tiny_components
+from benchmarks.workers.gpu import write_tiny_components
+from benchmarks.workers.gpu_device import device_facts
 from inference.engines.transformers.engine import TransformersEngine
 from tests import processes
 from tests.benchmarks.commands import ROOT, last_json, run_benchmark
