@@ -9,6 +9,8 @@ beside those of plain products of the same shapes, timed afterwards. The last li
 one JSON object.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
@@ -16,14 +18,13 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from benchmarks.harness.forms import write_model
 from benchmarks.harness.matrix_rate import PlainProducts, gflops
 from benchmarks.harness.processes import ROOT, available_threads, benchmark_parser
-from benchmarks.harness.profiled_steps import PAIR, StepsTaken, take_steps
 from benchmarks.harness.step_parts import PARTS, PHASES, Product, StepProfile
 from benchmarks.harness.step_samples import resized, target_lengths, write_samples
 from common.commands import one_line_errors
@@ -32,10 +33,13 @@ from common.tables import emit_json, print_table
 from models.files.backbone import resolve_dtype
 from training.recipe.recipe import Recipe
 from training.recipe.settings import Dtype, T2TSettings, load_config
-from training.run.prepare import Prepared, prepare
 from training.train_ras import RECIPE as RAS
 from training.train_t2t import RECIPE as T2T
 from training.train_tri_rag import RECIPE as TRI_RAG
+
+if TYPE_CHECKING:
+    from benchmarks.harness.profiled_steps import StepsTaken
+    from training.run.prepare import Prepared
 
 RECIPES: dict[str, Recipe[Any, Any]] = {"ras": RAS, "t2t": T2T, "tri_rag": TRI_RAG}
 # Widths of --tiny's random backbone.
@@ -50,7 +54,7 @@ class ProfileError(UserError, RuntimeError):
 
 def report_of(taken: StepsTaken, dtype: torch.dtype, tolerance: float) -> dict[str, Any]:
     """Return the figures of the steps: means of a step over the profiled ones."""
-    plain, profiled = (sum(taken.seconds[kind]) for kind in PAIR)
+    plain, profiled = (sum(taken.seconds[kind]) for kind in ("plain", "profiled"))
     count = len(taken.profiles)
     products = PlainProducts(dtype)
     parts = {name: _part(name, taken.profiles, products) for name in PARTS}
@@ -140,6 +144,9 @@ def prepared_recipe(options: argparse.Namespace, folder: Path) -> Prepared:
         write_samples(recipe, settings, folder / "samples.jsonl", count, options.seed)
     settings.data.skip_cut_labels = True
     torch.manual_seed(options.seed)
+    # With the Trainer, which --help does not need.
+    from training.run.prepare import prepare
+
     prepared = prepare(recipe, settings)
     samples = prepared.train.samples
     if len(samples) < count:
@@ -184,6 +191,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Return the whole report of a command line."""
+    from benchmarks.harness.profiled_steps import take_steps
+
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as temporary:
         prepared = prepared_recipe(options, Path(temporary))

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
-from peft.tuners.lora.layer import LoraLayer
 from torch import nn
 from torch.profiler import record_function
 
@@ -154,6 +153,9 @@ def part_of(name: str, module: nn.Module) -> str | None:
 
     name: its path in the component. Modules inside the graph encoder are all its own.
     """
+    # Late, as a command's --help does not need PEFT.
+    from peft.tuners.lora.layer import LoraLayer
+
     first, _, inner = name.partition(".")
     if first == "graph_encoder":
         return None if inner else "graph_encoder"
