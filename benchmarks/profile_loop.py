@@ -13,9 +13,11 @@ import argparse
 import asyncio
 import sys
 import tempfile
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +97,12 @@ IDLE = [
 ]
 
 
-def thread_group(name: str) -> str:
-    """Return what a thread's seconds stand under, by the name that its owner gave it."""
-    if name == "MainThread":
+def thread_group(event_loop: str, name: str) -> str:
+    """Return what a thread's seconds stand under, by the name that its owner gave it.
+
+    event_loop: name of the thread that runs it.
+    """
+    if name == event_loop:
         return "event loop"
     if name.startswith("engine"):
         return "engine"
@@ -135,8 +140,10 @@ async def answer(
             engine.calls.clear()
             batches: list[int] = getattr(getattr(engine.inner, "batcher", None), "batch_sizes", [])
             done, before, children = len(batches), vllm_metrics(), children_seconds()
-            sampler = ThreadSampler(StackRules(RULES, IDLE, "everything_else"), thread_group,
-                                    interval_seconds)  # fmt: skip
+            group = partial(thread_group, threading.current_thread().name)
+            sampler = ThreadSampler(
+                StackRules(RULES, IDLE, "everything_else"), group, interval_seconds
+            )
             with tqdm(total=len(timed), desc=options.loop, unit=" questions") as bar, sampler:
                 traces = await run_questions(
                     opened.loop, timed, concurrency, lambda *_: bar.update()
