@@ -13,11 +13,9 @@ import argparse
 import asyncio
 import sys
 import tempfile
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +95,13 @@ IDLE = [
 ]
 
 
-def thread_group(event_loop: str, name: str) -> str:
-    """Return what a thread's seconds stand under, by the name that its owner gave it.
+# Threads that every loop has, however little of their work a look at them meets.
+SHOWN = ("event loop", "engine")
 
-    event_loop: name of the thread that runs it.
-    """
-    if name == event_loop:
+
+def thread_group(name: str) -> str:
+    """Return what a thread's seconds stand under, by the name that its owner gave it."""
+    if name == "MainThread":
         return "event loop"
     if name.startswith("engine"):
         return "engine"
@@ -140,10 +139,8 @@ async def answer(
             engine.calls.clear()
             batches: list[int] = getattr(getattr(engine.inner, "batcher", None), "batch_sizes", [])
             done, before, children = len(batches), vllm_metrics(), children_seconds()
-            group = partial(thread_group, threading.current_thread().name)
-            sampler = ThreadSampler(
-                StackRules(RULES, IDLE, "everything_else"), group, interval_seconds
-            )
+            sampler = ThreadSampler(StackRules(RULES, IDLE, "everything_else"), thread_group,
+                                    interval_seconds)  # fmt: skip
             with tqdm(total=len(timed), desc=options.loop, unit=" questions") as bar, sampler:
                 traces = await run_questions(
                     opened.loop, timed, concurrency, lambda *_: bar.update()
@@ -164,8 +161,8 @@ def report_of(done: Answered, options: LoopOptions) -> dict[str, Any]:
     threads = {
         group: {part: _spent(sampler, group, part) for part in parts}
         for group, parts in sampler.spent.items()
-        # Threads that were there and had nothing to do all the time, such as a progress bar's.
-        if set(parts) != {"idle"}
+        # Others had nothing to do all the time, such as a progress bar's.
+        if group in SHOWN or set(parts) != {"idle"}
     }
     prompts = [prompt_ids(done.engine.inner, request) for request, _ in calls]
     known = [prompt for prompt in prompts if prompt is not None]

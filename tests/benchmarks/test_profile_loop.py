@@ -131,10 +131,10 @@ def test_rules_are_for_code_that_is_there() -> None:
 
 
 def test_threads_stand_under_what_they_do() -> None:
-    assert thread_group("MainThread", "MainThread") == "event loop"
-    assert thread_group("MainThread", "engine_0") == "engine"
-    assert thread_group("MainThread", "asyncio_3") == "loop's workers"
-    assert thread_group("MainThread", "Thread-1") == "others"
+    assert thread_group("MainThread") == "event loop"
+    assert thread_group("engine_0") == "engine"
+    assert thread_group("asyncio_3") == "loop's workers"
+    assert thread_group("Thread-1") == "others"
 
 
 def longest_common(prompt: tuple[str, ...], others: list[tuple[str, ...]]) -> int:
