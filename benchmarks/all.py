@@ -131,22 +131,24 @@ def _summary(part: Part, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def compare(report: dict[str, Any], record: Path) -> dict[str, dict[str, str]]:
-    """Return the verdict of each figure against a record's results.json, by part.
-
-    Raises PerformanceError for a file that holds no such record.
-    """
+def read_record(file: Path) -> dict[str, Any]:
+    """Return a record's results.json. Raises PerformanceError for a file that holds none."""
     try:
-        before = json.loads(record.read_text(encoding="utf-8"))
-        parts, same = before["parts"], before["machine"] == report["machine"]
+        record = _read(file)
+        return {"parts": dict(record["parts"]), "machine": record["machine"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PerformanceError(
-            f"{record}: holds no results of benchmarks/all.py ({error}). Give the results.json "
+            f"{file}: holds no results of benchmarks/all.py ({error}). Give the results.json "
             "that record.py wrote of it"
         ) from error
+
+
+def compare(report: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the verdict of each figure against a record's, by part."""
+    same = before["machine"] == report["machine"]
     return {
         name: {
-            figure: verdict(figure, values, _figure(parts, name, figure), same)
+            figure: verdict(figure, values, _figure(before["parts"], name, figure), same)
             for figure, values in part["figures"].items()
         }
         for name, part in report["parts"].items()
@@ -190,6 +192,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.minutes <= 0 or options.rounds < 1:
         parser.error("--minutes must be above 0 and --rounds at least 1")
+    # First, so that a wrong file ends the command before an hour of measuring.
+    before = read_record(options.against) if options.against else None
     chosen = [part for part in PARTS if part.name in options.parts]
     claim(options.out, chosen)
     budget = Budget(time.monotonic() + 60 * options.minutes)
@@ -206,11 +210,9 @@ def main() -> None:
         "parts": {**measure(able, options.rounds, options.out, budget), **missing},
         "verdicts": {},
     }
-    before: Mapping[str, Any] = {}
-    if options.against:
-        report["verdicts"] = compare(report, options.against)
-        before = json.loads(options.against.read_text(encoding="utf-8"))["parts"]
-    print_table("Performance", COLUMNS, rows(report, before))
+    if before is not None:
+        report["verdicts"] = compare(report, before)
+    print_table("Performance", COLUMNS, rows(report, before["parts"] if before else {}))
     emit_json(report)
     if any(said == "worse" for part in report["verdicts"].values() for said in part.values()):
         sys.exit(1)

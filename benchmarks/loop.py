@@ -23,7 +23,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.harness.processes import benchmark_parser
-from benchmarks.harness.world_data import add_data_arguments, read_data
+from benchmarks.harness.world_data import add_data_arguments, check_data_arguments, read_data
 from common.tables import emit_json, print_table
 from inference.engines.contract import ENGINE_KINDS
 from inference.loops.kind import LoopOptions
@@ -193,8 +193,7 @@ def main() -> None:
     """Run the command."""
     parser = _parser()
     arguments = parser.parse_args()
-    if (arguments.dataset is None) != (arguments.corpus is None):
-        parser.error("--dataset and --corpus go together")
+    check_data_arguments(parser, arguments)
     if arguments.questions < 1 or arguments.rounds < 1:
         parser.error("--questions and --rounds must be at least 1")
     configure_logging()

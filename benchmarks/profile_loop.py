@@ -31,7 +31,7 @@ from benchmarks.harness.recorded_engine import (
     vllm_metrics,
 )
 from benchmarks.harness.thread_parts import INTERVAL_SECONDS, Rule, StackRules, ThreadSampler
-from benchmarks.harness.world_data import add_data_arguments, read_data
+from benchmarks.harness.world_data import add_data_arguments, check_data_arguments, read_data
 from common.tables import emit_json, print_table
 from inference.engines.contract import READER_ADAPTER, T2T_ADAPTER
 from inference.loops.kind import LoopOptions
@@ -161,7 +161,7 @@ def report_of(done: Answered, options: LoopOptions) -> dict[str, Any]:
     threads = {
         group: {part: _spent(sampler, group, part) for part in parts}
         for group, parts in sampler.spent.items()
-        # Others had nothing to do all the time, such as a progress bar's.
+        # Not others that had nothing to do all the time, such as a progress bar's.
         if group in SHOWN or set(parts) != {"idle"}
     }
     prompts = [prompt_ids(done.engine.inner, request) for request, _ in calls]
@@ -272,8 +272,7 @@ def main() -> None:
     """Run the command."""
     parser = _parser()
     arguments = parser.parse_args()
-    if (arguments.dataset is None) != (arguments.corpus is None):
-        parser.error("--dataset and --corpus go together")
+    check_data_arguments(parser, arguments)
     if min(arguments.questions, arguments.concurrency, arguments.threads) < 1:
         parser.error("--questions, --concurrency and --threads must be at least 1")
     if not 0 < arguments.interval <= 1:

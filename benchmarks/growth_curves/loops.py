@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import redirect_stdout
-from functools import cache
+from functools import cache, partial
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from benchmarks.growth_curves.fit import Curve
 from benchmarks.scripted_world.gold_world import load_world
-from benchmarks.scripted_world.loops import Settings, TopicWriters, WorldLoops
+from benchmarks.scripted_world.loops import LOOPS, TITLE_WEIGHT, Settings, TopicWriters, WorldLoops
 from benchmarks.scripted_world.scripted_engine import WIDE_HASH, open_encoder
 from benchmarks.scripted_world.world_model import WorldModel
 from benchmarks.workers.data_stages import prepare, run
@@ -27,6 +28,7 @@ SEED = 5
 # Passages of a world whose size is not what grows, and questions asked of it.
 PASSAGES = 1000
 QUESTIONS = 64
+MOST_QUESTIONS = 512
 AT_ONCE = 16
 
 
@@ -63,72 +65,37 @@ async def _answered(name: str, world: _World, asked: Sequence[QuestionRecord], a
     return time.perf_counter() - started
 
 
-def by_questions(name: str) -> Callable[[str], Callable[[int], float]]:
+def by_questions(name: str, questions: int) -> float:
     """A loop over a world of a thousand passages, by the questions asked."""
-
-    def prepare_it(backbone: str) -> Callable[[int], float]:
-        def seconds(questions: int) -> float:
-            world = _world(PASSAGES, 512)
-            return asyncio.run(_answered(name, world, world.questions[:questions], AT_ONCE))
-
-        return seconds
-
-    return prepare_it
+    world = _world(PASSAGES, MOST_QUESTIONS)
+    return asyncio.run(_answered(name, world, world.questions[:questions], AT_ONCE))
 
 
-def by_passages(name: str) -> Callable[[str], Callable[[int], float]]:
+def by_passages(name: str, passages: int) -> float:
     """A loop over 64 questions, by the passages of its corpus."""
-
-    def prepare_it(backbone: str) -> Callable[[int], float]:
-        def seconds(passages: int) -> float:
-            world = _world(passages)
-            return asyncio.run(_answered(name, world, world.questions, AT_ONCE))
-
-        return seconds
-
-    return prepare_it
+    world = _world(passages)
+    return asyncio.run(_answered(name, world, world.questions, AT_ONCE))
 
 
-def by_concurrency(backbone: str) -> Callable[[int], float]:
-    """RAS over 64 questions, by those that run at once."""
-
-    def seconds(at_once: int) -> float:
-        world = _world(PASSAGES)
-        return asyncio.run(_answered("ras", world, world.questions, at_once))
-
-    return seconds
+def by_concurrency(name: str, at_once: int) -> float:
+    """A loop over 64 questions, by those that run at once."""
+    world = _world(PASSAGES)
+    return asyncio.run(_answered(name, world, world.questions, at_once))
 
 
-def by_hops(name: str) -> Callable[[str], Callable[[int], float]]:
-    """A loop over 24 questions, by the facts that each needs."""
-
-    def prepare_it(backbone: str) -> Callable[[int], float]:
-        def seconds(hops: int) -> float:
-            world = _world(PASSAGES, 512)
-            asked = [q for q in world.questions if len(q.evidences) == hops][:24]
-            taken = asyncio.run(_answered(name, world, asked, AT_ONCE))
-            return taken / len(asked)
-
-        return seconds
-
-    return prepare_it
+def by_hops(name: str, hops: int) -> float:
+    """A question, the mean of 24, by the facts that it needs."""
+    world = _world(PASSAGES, MOST_QUESTIONS)
+    asked = [q for q in world.questions if len(q.evidences) == hops][:24]
+    return asyncio.run(_answered(name, world, asked, AT_ONCE)) / len(asked)
 
 
-def _built(build: Callable[[_World], Awaitable[object]]) -> Callable[[str], Callable[[int], float]]:
-    def prepare_it(backbone: str) -> Callable[[int], float]:
-        def seconds(passages: int) -> float:
-            world = _World(passages, 10)
-            started = time.perf_counter()
-            asyncio.run(_awaited(build(world)))
-            return time.perf_counter() - started
-
-        return seconds
-
-    return prepare_it
-
-
-async def _awaited(work: Awaitable[object]) -> None:
-    await work
+def built(build: Callable[[_World], Coroutine[Any, Any, None]], passages: int) -> float:
+    """An index, by the passages of its corpus."""
+    world = _World(passages, 10)
+    started = time.perf_counter()
+    asyncio.run(build(world))
+    return time.perf_counter() - started
 
 
 async def _propositions(world: _World) -> None:
@@ -144,43 +111,41 @@ async def _knowledge_base(world: _World) -> None:
     await world.loops.knowledge_base()
 
 
-def bm25_build(backbone: str) -> Callable[[int], float]:
+def bm25_build(passages: int) -> float:
     """The lexical index in memory, by its passages."""
+    texts = _world(passages).passages
+    started = time.perf_counter()
+    Bm25Retriever(texts, TITLE_WEIGHT)
+    return time.perf_counter() - started
 
-    def seconds(passages: int) -> float:
-        texts = _world(passages).passages
+
+def data_build(records: int) -> float:
+    """A build of text-to-triples samples, by its records."""
+    with tempfile.TemporaryDirectory() as temporary, redirect_stdout(StringIO()):
+        prepare(Path(temporary), "triples", records)
         started = time.perf_counter()
-        Bm25Retriever(texts, 5)
+        run(Path(temporary), "triples", "build")
         return time.perf_counter() - started
 
-    return seconds
+
+def _curve(
+    unit: str, first: int, seconds: Callable[..., float], *given: Any, **named: Any
+) -> Curve:
+    """Return a curve of what needs no backbone; given: to `seconds` before the size."""
+    named = {"possible": 1, **named}
+    return Curve(unit, first=first, prepare=lambda _: partial(seconds, *given), **named)
 
 
-def data_build(backbone: str) -> Callable[[int], float]:
-    """A build of text-to-triples samples, by its records."""
-
-    def seconds(records: int) -> float:
-        with tempfile.TemporaryDirectory() as temporary, redirect_stdout(StringIO()):
-            prepare(Path(temporary), "triples", records)
-            started = time.perf_counter()
-            run(Path(temporary), "triples", "build")
-            return time.perf_counter() - started
-
-    return seconds
-
-
-LOOPS = ("ras", "tri_rag", "t2rag", "th_rag", "trig_nav")
 CURVES = {
-    **{f"{name}, questions": Curve("questions", 1, 32, by_questions(name), 512) for name in LOOPS},
-    **{f"{name}, corpus": Curve("passages", 1, 250, by_passages(name)) for name in LOOPS},
-    "ras, questions at once": Curve("questions", 0, 1, by_concurrency, 64),
-    **{
-        f"{name}, hops": Curve("facts", 1, 1, by_hops(name), sizes=(1, 2, 3, 4))
-        for name in ("ras", "t2rag", "trig_nav")
-    },
-    "BM25 index, corpus": Curve("passages", 1, 500, bm25_build),
-    "proposition index, corpus": Curve("passages", 1, 250, _built(_propositions)),
-    "hierarchy, corpus": Curve("passages", 1, 250, _built(_hierarchy)),
-    "knowledge base, corpus": Curve("passages", 1, 250, _built(_knowledge_base)),
-    "data build, records": Curve("records", 1, 500, data_build),
-}
+    **{f"{name}, questions": _curve("questions", 32, by_questions, name, most=MOST_QUESTIONS)
+       for name in LOOPS},
+    **{f"{name}, corpus": _curve("passages", 250, by_passages, name) for name in LOOPS},
+    "ras, questions at once": _curve("questions", 1, by_concurrency, "ras", possible=0, most=64),
+    **{f"{name}, hops": _curve("facts", 1, by_hops, name, sizes=(1, 2, 3, 4))
+       for name in ("ras", "t2rag", "trig_nav")},
+    "BM25 index, corpus": _curve("passages", 500, bm25_build),
+    "proposition index, corpus": _curve("passages", 250, built, _propositions),
+    "hierarchy, corpus": _curve("passages", 250, built, _hierarchy),
+    "knowledge base, corpus": _curve("passages", 250, built, _knowledge_base),
+    "data build, records": _curve("records", 500, data_build),
+}  # fmt: skip

@@ -27,6 +27,12 @@ def add_data_arguments(parser: argparse.ArgumentParser, questions: int) -> None:
     add("--seed", type=int, default=0, help="of the world (default: 0)")
 
 
+def check_data_arguments(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """End the command where one of the two files is named without the other."""
+    if (arguments.dataset is None) != (arguments.corpus is None):
+        parser.error("--dataset and --corpus go together")
+
+
 def read_data(arguments: argparse.Namespace) -> tuple[list[QuestionRecord], list[Passage]]:
     """Return the questions, the first of which is to warm up on, and the corpus.
 

@@ -52,6 +52,7 @@ TINY = {
 }  # fmt: skip
 TINY_RECIPE = ("model.max_input_tokens=40", "model.max_output_tokens=8", "train.batch_size=2")
 TINY_GRAPH = ("graph.hidden_dim=16", "graph.num_heads=2", "graph.projector_dim=32")
+TINY_PROMPT = ("prompt.num_tokens=4",)
 KEPT = "train.gradient_checkpointing=false"
 
 
@@ -111,14 +112,17 @@ def prepared(folder: Path, name: str, tiny: bool) -> Prepared:
     shape = folder / "shapes" / name
     shape.mkdir(parents=True, exist_ok=True)
     (shape / "config.json").write_text(json.dumps(values), encoding="utf-8")
-    recipe = train_ras.RECIPE if step.recipe.startswith("ras") else train_tri_rag.RECIPE
-    return Prepared(step, recipe, _settings(step, shape, tiny), tiny)
+    return Prepared(step, _recipe(step), _settings(step, shape, tiny), tiny)
+
+
+def _recipe(step: Step) -> Recipe[Any, Any]:
+    return train_ras.RECIPE if step.recipe.startswith("ras") else train_tri_rag.RECIPE
 
 
 def _settings(step: Step, backbone: Path, tiny: bool) -> Any:
-    is_ras = step.recipe.startswith("ras")
-    recipe = train_ras.RECIPE if is_ras else train_tri_rag.RECIPE
-    small = (*TINY_RECIPE, *(TINY_GRAPH if is_ras else ("prompt.num_tokens=4",))) if tiny else ()
+    recipe = _recipe(step)
+    own = TINY_GRAPH if recipe is train_ras.RECIPE else TINY_PROMPT
+    small = (*TINY_RECIPE, *own) if tiny else ()
     given = (f"model.backbone={backbone}", "model.dtype=bfloat16", *small, *step.overrides)
     path = CONFIGS / f"{step.recipe}.yaml"
     return load_config(recipe.settings_type, path, given, OPEN_KEYS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import all as performance
-from benchmarks.all import Budget, PerformanceError, claim, compare, measure, run_round
+from benchmarks.all import Budget, PerformanceError, claim, measure, read_record, run_round
 from benchmarks.harness.performance import (
     PARTS,
     Part,
@@ -150,7 +150,7 @@ def test_runs_of_other_arguments_are_not_gone_on_with(tmp_path: Path) -> None:
 def test_a_file_that_is_no_record_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(content)
     with pytest.raises(PerformanceError, match=r"results\.json"):
-        compare({"parts": {}, "machine": {}}, tmp_path / "results.json")
+        read_record(tmp_path / "results.json")
 
 
 def test_a_worse_figure_ends_the_command_with_one(
