@@ -4,7 +4,8 @@ An interpreter that imports torch, transformers and PyTorch Geometric anew takes
 a core. Here one process imports them once and forks for each command: arguments, folder,
 environment, output, signals and exit code are the command's own. A fork shares Python's hash seed
 and `sys.path` with the others, and an exception nobody catches, KeyboardInterrupt as well, ends it
-with code 1. That a command starts from nothing is left to `fresh`.
+with code 1. That a command starts from nothing is left to `fresh`, and that its own children do to
+commands without `forks`.
 """
 
 import gc
@@ -22,6 +23,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
+
+from tests.forked_children import children_are_forks
 
 ROOT = Path(__file__).resolve().parents[1]
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -48,7 +51,12 @@ class Process:
     """A command that runs, with the methods of `subprocess.Popen` that tests use."""
 
     def __init__(
-        self, program: Path, arguments: tuple[str, ...], folder: Path, environment: dict[str, str]
+        self,
+        program: Path,
+        arguments: tuple[str, ...],
+        folder: Path,
+        environment: dict[str, str],
+        forks: bool = False,
     ) -> None:
         self.arguments = [str(program), *arguments]
         written = Path(tempfile.mkdtemp(prefix="command-"))
@@ -57,7 +65,8 @@ class Process:
         self._output.touch()
         self._errors.touch()
         self._process = _CONTEXT.Process(
-            target=_become, args=(self.arguments, folder, environment, self._output, self._errors)
+            target=_become,
+            args=(self.arguments, folder, environment, self._output, self._errors, forks),
         )
         self._process.start()
         assert self._process.pid is not None
@@ -112,14 +121,19 @@ class Process:
 
 
 def begin(
-    program: Path, *arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+    program: Path,
+    *arguments: object,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    forks: bool = False,
 ) -> Process:
     """Start a script of the project as `python program arguments`.
 
-    env: its environment; this process's by default.
+    env: its environment; this process's by default. forks: have the Python processes that it
+        starts forked too.
     """
     given = dict(os.environ if env is None else env)
-    return Process(program, tuple(map(str, arguments)), cwd, given)
+    return Process(program, tuple(map(str, arguments)), cwd, given, forks)
 
 
 def run(
@@ -128,9 +142,10 @@ def run(
     cwd: Path = ROOT,
     env: Mapping[str, str] | None = None,
     timeout: float = 600,
+    forks: bool = False,
 ) -> "subprocess.CompletedProcess[str]":
     """Run a script of the project to its end, as `subprocess.run` with text output does."""
-    process = begin(program, *arguments, cwd=cwd, env=env)
+    process = begin(program, *arguments, cwd=cwd, env=env, forks=forks)
     try:
         output, errors = process.communicate(timeout)
     finally:
@@ -166,7 +181,12 @@ def fresh(
 
 
 def _become(
-    arguments: list[str], folder: Path, environment: dict[str, str], output: Path, errors: Path
+    arguments: list[str],
+    folder: Path,
+    environment: dict[str, str],
+    output: Path,
+    errors: Path,
+    forks: bool,
 ) -> None:
     """Run a script as the main program of this process."""
     # A collection of garbage would copy all that is imported here into this process.
@@ -185,4 +205,6 @@ def _become(
     os.environ.update(environment)
     sys.argv = arguments
     sys.path.insert(0, str(Path(arguments[0]).parent))
+    if forks:
+        children_are_forks()
     runpy.run_path(arguments[0], run_name="__main__")

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import textwrap
 import time
 from pathlib import Path
 
@@ -68,3 +69,46 @@ def test_where_one_of_several_fails_the_others_end_too(tmp_path: Path) -> None:
     assert wait_together([begin(program, 0, 1), begin(program, 600, 0)], grace=0) == [1, -9]
     started = [begin(program, 600, 0) for _ in range(2)]
     assert wait_together(started, grace=600, timeout=0.1) == [-9, -9]
+
+
+STARTS = """
+import json, os, subprocess, sys, torch
+if sys.argv[1:]:
+    print(json.dumps([os.getcwd(), os.environ.get("OF_THE_TEST"), sys.argv[1:], os.getppid()]))
+    print(sys.stdin.read(), file=sys.stderr)
+    sys.exit(len(sys.argv))
+given = {"env": {**os.environ, "OF_THE_TEST": "1"}, "cwd": "other", "input": "read"}
+for start in ([__file__], ["-u", __file__], ["-m", "script"], ["-c", "import sys; sys.exit(4)"]):
+    done = subprocess.run([sys.executable, *start, "a"], text=True, capture_output=True, **given)
+    print(done.stdout.replace(str(os.getpid()), "PARENT"), done.stderr, done.returncode)
+waits = [sys.executable, "-m", "timeit", "-n1", "-r1", "import time; time.sleep(600)"]
+try:
+    subprocess.run(waits, timeout=0.1)
+except subprocess.TimeoutExpired as error:
+    print(type(error))
+process = subprocess.Popen(waits)
+process.terminate()
+print(process.wait())
+"""
+
+
+def test_its_children_say_what_those_of_a_fresh_one_do(tmp_path: Path) -> None:
+    program = script(tmp_path, STARTS)
+    (tmp_path / "other").mkdir()
+    given = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(tmp_path)}}
+    forked, started = run(program, forks=True, **given), fresh(program, **given)
+    assert forked.returncode == started.returncode == 0, forked.stderr
+    assert (forked.stdout, forked.stderr) == (started.stdout, started.stderr)
+    assert started.stdout.count("PARENT") == 3 and started.stdout.endswith("-15\n")
+
+
+def test_its_children_are_forks(tmp_path: Path) -> None:
+    text = """
+        import subprocess, sys
+        if sys.argv[1:]:
+            sys.exit(3 if "torch_geometric" in sys.modules else 4)
+        print(subprocess.run([sys.executable, __file__, "child"]).returncode)
+    """
+    program = script(tmp_path, textwrap.dedent(text))
+    assert run(program, forks=True).stdout == "3\n"
+    assert run(program).stdout == "4\n"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,7 +114,7 @@ def run_process(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_end_with_parent if _PRCTL else None,
+        preexec_fn=partial(_end_with_parent, os.getpid()) if _PRCTL else None,
     ) as process:
         try:
             output, errors = process.communicate(timeout=limit_seconds)
@@ -126,8 +127,11 @@ def run_process(
     return PartResult("ok", json.loads(output.splitlines()[-1]))
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(parent: int) -> None:
     _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # A parent that ended before the call sends no signal.
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _kill(process: "subprocess.Popen[str]") -> None:

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 import inference.rollout
-import training.improve
-from common.errors import UserError
 from models.formats.records import QuestionRecord, read_records, write_records
 from models.formats.trajectories import Trajectory
+from tests import processes
 from tests.inference.rollout_material import write_material
 from tests.run_main import json_runner
 from training.recipe.settings import ConfigError, expected_type, known_keys, load_config
@@ -208,10 +207,9 @@ def test_a_round_on_tiny_components(
         f"measure.corpus={corpus}", f"learning.values=[{','.join(values)}]",
         f"learning.recipe={ROOT / 'configs/ras_tiny.yaml'}",
     )  # fmt: skip
-    try:
-        done = run(training.improve.main, *given)
-    except (SystemExit, UserError) as error:
-        raise AssertionError(capsys.readouterr()) from error
+    improved = processes.run(ROOT / "training/improve.py", *given, "--json", forks=True)
+    assert improved.returncode == 0, improved.stderr[-3000:]
+    done = json.loads(improved.stdout.splitlines()[-1])
     assert [each["number"] for each in done["rounds"]] == [0, 1]
     assert all(each["learning"]["entropy"] > 0 for each in done["rounds"][1:])
     assert (tmp_path / "rounds.png").stat().st_size > 1000
