@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, settings
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Arrow's allocator keeps a thread, and a fork at the wrong moment waits for what that one holds.
+os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 # HYPOTHESIS_PROFILE=many, as `make test-all` sets it, draws twice as many examples.
 for name, examples in (("some", 50), ("many", 100)):
