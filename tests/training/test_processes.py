@@ -104,6 +104,8 @@ class Runs:
                 self._split(form),
                 self.resumed(source, form, recipe),
                 f"train.resume={self.whole(source, recipe) / 'checkpoint-2'}",
+                # ZeRO-3 gathers every module again for every token that it generates.
+                "validation.samples=0",
             )
             for recipe in RECIPES
         ]
@@ -118,13 +120,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory, command: Command) -> Runs:
     return Runs(tmp_path_factory.mktemp("runs"), command)
 
 
-def assert_same_course(run: Path, other: Path) -> None:
+def assert_same_course(run: Path, other: Path, generated: bool = True) -> None:
+    """Every logged figure is the same; generated: those of generated texts are among them."""
     ours, theirs = course(run), course(other)
     assert [entry["step"] for entry in ours] == [entry["step"] for entry in theirs]
     for mine, wanted in zip(ours, theirs, strict=True):
-        assert mine.keys() == wanted.keys()
-        for name, value in wanted.items():
-            assert mine[name] == pytest.approx(value, rel=1e-5), (name, wanted["step"])
+        missing = wanted.keys() - mine.keys()
+        assert mine.keys() <= wanted.keys() and (not missing or not generated)
+        assert "eval_loss" not in missing and all(name.startswith("eval_") for name in missing)
+        for name, value in mine.items():
+            assert value == pytest.approx(wanted[name], rel=1e-5), (name, wanted["step"])
 
 
 def assert_same_tensors(run: Path, other: Path) -> None:
@@ -163,7 +168,7 @@ def test_two_processes_follow_the_course_of_one(form: str, runs: Runs) -> None:
         assert_same_tensors(run, one)
         verify_checkpoint(run / "checkpoint-4")
         for resumed in (runs.resumed("one", form, recipe), runs.resumed(form, "one", recipe)):
-            assert_same_course(resumed, one)
+            assert_same_course(resumed, one, generated=False)
             assert_same_tensors(resumed / "checkpoint-4", one / "checkpoint-4")
 
 
