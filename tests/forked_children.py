@@ -12,7 +12,7 @@ import runpy
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,6 +36,20 @@ def children_are_forks() -> None:
     _Popen._execute_child = execute_or_fork
 
 
+def run_program(arguments: list[str], folder: "str | Path", environment: Mapping[str, str]) -> None:
+    """Run `FILE ...` or `-m MODULE ...` as the main program of this process."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path.insert(0, str(Path(arguments[0]).parent))
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
 def _fork(process: Any, arguments: list[str], *rest: Any) -> None:
     """Start a child of `subprocess` by a fork.
 
@@ -57,30 +71,25 @@ def _fork(process: Any, arguments: list[str], *rest: Any) -> None:
             os.setsid()
         if preexec_fn is not None:
             preexec_fn()
-        os.chdir(folder or ".")
-        if environment is not None:
-            os.environ.clear()
-            os.environ.update(environment)
 
     process.pid = os.fork()
     if process.pid == 0:
-        _become(prepare, arguments)
+        _become(prepare, arguments, folder or ".", environment)
     process._child_created = True
     process._close_pipe_fds(child_in, stdin, stdout, child_out, stderr, child_err)
 
 
-def _become(prepare: Callable[[], None], arguments: list[str]) -> NoReturn:
+def _become(
+    prepare: Callable[[], None],
+    arguments: list[str],
+    folder: "str | Path",
+    environment: Mapping[str, str] | None,
+) -> NoReturn:
     """Run a program as the main one of this process, and end with its exit code."""
     code = 1
     try:
         prepare()
-        if arguments[0] == "-m":
-            sys.argv = arguments[1:]
-            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.argv = arguments
-            sys.path.insert(0, str(Path(arguments[0]).parent))
-            runpy.run_path(arguments[0], run_name="__main__")
+        run_program(arguments, folder, os.environ.copy() if environment is None else environment)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -11,7 +11,6 @@ commands without `forks`.
 import gc
 import multiprocessing
 import os
-import runpy
 import shutil
 import signal
 import subprocess
@@ -24,7 +23,7 @@ from contextlib import suppress
 from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
 
-from tests.forked_children import children_are_forks
+from tests.forked_children import children_are_forks, run_program
 
 ROOT = Path(__file__).resolve().parents[1]
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -56,7 +55,7 @@ class Process:
         arguments: tuple[str, ...],
         folder: Path,
         environment: dict[str, str],
-        forks: bool = False,
+        forks: bool,
     ) -> None:
         self.arguments = [str(program), *arguments]
         written = Path(tempfile.mkdtemp(prefix="command-"))
@@ -200,11 +199,6 @@ def _become(
         os.close(opened)
     # As in an interpreter of one's own, also where a shell that runs in the background ignores it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = arguments
-    sys.path.insert(0, str(Path(arguments[0]).parent))
     if forks:
         children_are_forks()
-    runpy.run_path(arguments[0], run_name="__main__")
+    run_program(arguments, folder, environment)

@@ -12,12 +12,9 @@ from tests import processes
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run_benchmark(
-    script: str, *arguments: str, forks: bool = True
-) -> "subprocess.CompletedProcess[str]":
-    """Run a command of benchmarks/ by path; forks: and the processes of its parts as its forks."""
-    program = ROOT / "benchmarks" / script
-    return processes.run(program, *arguments, timeout=550, forks=forks)
+def run_benchmark(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command of benchmarks/ by path, and the processes of its parts as forks of it."""
+    return processes.run(ROOT / "benchmarks" / script, *arguments, timeout=550, forks=True)
 
 
 def last_json(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:

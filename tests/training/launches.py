@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from torch.distributed import TCPStore, run
+from torch.distributed import TCPStore
 
 from benchmarks.harness.forms import DDP, FORMS
 from tests import processes
@@ -69,9 +69,9 @@ class Launch:
 
 def torchrun(script: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run a script by torchrun as two processes on CPUs, to its end."""
-    program, given = Path(run.__file__), ("--standalone", "--nproc_per_node", PROCESSES)
+    command = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(PROCESSES))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **DDP}
-    return processes.run(program, *given, script, *arguments, env=environment, forks=True)
+    return processes.fresh(*command, script, *arguments, env=environment)
 
 
 def in_turn(commands: Sequence[Sequence[str]], form: str) -> str:
