@@ -60,6 +60,8 @@ def _fork(process: Any, arguments: list[str], *rest: Any) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
 
+    ready, tell_ready = os.pipe()
+
     def prepare() -> None:
         for number, given in enumerate((child_in, child_out, child_err)):
             if given not in (-1, number):
@@ -71,11 +73,17 @@ def _fork(process: Any, arguments: list[str], *rest: Any) -> None:
             os.setsid()
         if preexec_fn is not None:
             preexec_fn()
+        os.write(tell_ready, b".")
+        os.close(tell_ready)
 
     process.pid = os.fork()
     if process.pid == 0:
         _become(prepare, arguments, folder or ".", environment)
     process._child_created = True
+    # As after an `exec`: its session and its pipes are there once `Popen` returns.
+    os.close(tell_ready)
+    os.read(ready, 1)
+    os.close(ready)
     process._close_pipe_fds(child_in, stdin, stdout, child_out, stderr, child_err)
 
 

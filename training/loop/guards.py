@@ -1,6 +1,7 @@
 """A step is looked at before the optimizer takes it, by all processes together."""
 
 import math
+import signal
 import statistics
 from collections import deque
 from collections.abc import Sequence
@@ -46,11 +47,17 @@ class DataWorkerError(UserError, RuntimeError):
     """A process that collates batches died."""
 
     def __init__(self, cause: BaseException) -> None:
-        problem = " ".join(str(cause).split())[:300]
+        problem = " ".join(str(cause).split())[:300].rstrip(".")
         super().__init__(
-            f"a process that collates batches died: {problem} Give the job more memory or lower "
+            f"a process that collates batches died: {problem}. Give the job more memory or lower "
             "train.num_workers; train.resume=last goes on from the last checkpoint"
         )
+
+
+def data_worker_died(cause: BaseException) -> DataWorkerError:
+    """Return the error to raise; PyTorch's signal of a dead worker interrupts nothing any more."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    return DataWorkerError(cause)
 
 
 class StepGuard:

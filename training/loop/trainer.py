@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from models.parts.objective import OutcomeLoss
-from training.loop.guards import DataWorkerError, StepGuard
+from training.loop.guards import StepGuard, data_worker_died
 from training.loop.outcomes import course_of, has_lost, items_of
 from training.loop.preemption import WorkerSignals
 from training.loop.sampler import LengthGroupedSampler
@@ -172,7 +172,7 @@ class ComponentTrainer(Trainer):
             # A batch that a dead worker left behind fails in many ways.
             if not self.args.dataloader_num_workers:
                 raise
-            raise DataWorkerError(error) from error
+            raise data_worker_died(error) from error
         label_tokens = items_of(self.accelerator, self.outcome_loss, batches, label_tokens)
         self._step_ids = [batch.pop("sample_ids") for batch in batches]
         self._step_losses = []

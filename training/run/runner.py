@@ -24,7 +24,7 @@ from models.parts.adapters import trainable_bytes
 from models.processors.passages import InputLimitError
 from training.fit.estimate import estimate
 from training.loop.callbacks import EarlyStopping, History, Progress, TensorBoard
-from training.loop.guards import DataWorkerError
+from training.loop.guards import data_worker_died
 from training.loop.preemption import (
     STOPPED,
     StopOnSignal,
@@ -106,9 +106,9 @@ def _claim_and_train(
             raise
         except RuntimeError as error:
             # It comes up wherever the main process happens to be.
-            if "DataLoader worker" not in str(error):
+            if isinstance(error, UserError) or "DataLoader worker" not in str(error):
                 raise
-            raise DataWorkerError(error) from error
+            raise data_worker_died(error) from error
 
 
 def run_training(prepared: Prepared, args: Any, stop: StopRequest | None = None) -> dict[str, Any]:
