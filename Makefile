@@ -20,6 +20,9 @@ WHEEL := $(PIP) wheel -q --wheel-dir wheelhouse
 INSTALL := $(PIP) install -q $(if $(WHEELS),--no-index --find-links $(WHEELS))
 SITE := import sysconfig; print(sysconfig.get_path("purelib"))
 
+# Where it is set, every process compiles all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install wheelhouse demo test test-all test-vllm test-integrations lint format
 .PHONY: vllm-cpu vllm-cuda ray test-ray clean
