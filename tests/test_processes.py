@@ -92,6 +92,7 @@ print(process.wait())
 """
 
 
+@pytest.mark.exhaustive
 def test_its_children_say_what_those_of_a_fresh_one_do(tmp_path: Path) -> None:
     program = script(tmp_path, STARTS)
     (tmp_path / "other").mkdir()

@@ -117,6 +117,7 @@ def runner(out: Path, seconds: float = 100.0) -> PartRunner:
     return PartRunner(out, 1, seconds, "")
 
 
+@pytest.mark.exhaustive
 def test_a_part_over_its_limit_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +142,7 @@ def is_running(pid: int) -> bool:
     return True
 
 
+@pytest.mark.exhaustive
 def test_a_part_that_has_no_memory_has_that_for_an_outcome(tmp_path: Path) -> None:
     outcome = gpu.run_part(part("memory"), tmp_path, TINY, runner(tmp_path), Outcomes(tmp_path))
     assert outcome.status == "out of memory" and outcome.done and not outcome.wrong
@@ -208,6 +210,7 @@ def test_a_folder_is_of_one_device(tmp_path: Path) -> None:
         gpu.open_folder(tmp_path, GpuSettings("cuda"))
 
 
+@pytest.mark.exhaustive
 def test_every_case_is_within_its_tolerance_on_a_cpu(tmp_path: Path) -> None:
     for dtype in gpu_parity.TOLERANCES:
         found = gpu_parity.parity(tmp_path, TINY, dtype)
@@ -240,6 +243,7 @@ def test_a_wrong_kernel_and_a_wrong_component_are_found(
     assert Outcome(found["status"], 1.0, found).wrong
 
 
+@pytest.mark.exhaustive
 def test_a_step_is_measured_beside_its_estimate(tmp_path: Path) -> None:
     estimate = gpu_step.estimate(tmp_path, TINY, "llama_8b")
     Outcomes(tmp_path).put("estimate/llama_8b", Outcome("ok", 1.0, estimate))
@@ -316,6 +320,7 @@ def test_the_page_of_results_has_them_once_they_are_recorded(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
     given = ("--out", tmp_path, "--parts", "install", "parity/float32", *TRIED)
     outcomes = Outcomes(tmp_path)

@@ -187,6 +187,7 @@ def measured(ras: Path, t2t: Path, *more: str) -> dict[str, Any]:
     return profile_loop.measure(profile_loop._parser().parse_args(arguments))
 
 
+@pytest.mark.exhaustive
 def test_a_slow_part_of_the_engine_is_found(
     ras: Path, t2t: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,6 +211,7 @@ def test_parts_add_up_to_the_step(recipe: str, tmp_path: Path) -> None:
     assert f"\n| attention | {parts['attention']['forward_seconds']:.3f} |" in text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("part", ["attention", "norms", "graph_encoder", "data_loading"])
 def test_a_slow_part_is_found(part: str, tmp_path: Path) -> None:
     given = prepared(tmp_path, "--lengths", "40", *SMALL)
@@ -243,6 +244,7 @@ def test_a_slow_part_is_found(part: str, tmp_path: Path) -> None:
     assert parts[part]["seconds"] == max(found["seconds"] for found in parts.values())
 
 
+@pytest.mark.exhaustive
 def test_hooks_are_gone_afterwards_and_after_a_failure(tmp_path: Path) -> None:
     given = prepared(tmp_path, "--lengths", "40", *SMALL)
     hooks = lambda: sum(  # noqa: E731
@@ -312,6 +314,7 @@ def test_wrong_input_is_said(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_command_prints_parts_and_a_trace(tmp_path: Path) -> None:
     trace = tmp_path / "step.json.gz"
     done = run_benchmark(

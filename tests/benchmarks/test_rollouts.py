@@ -9,6 +9,7 @@ from tests.inference.rollout_material import write_material
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_rollout_is_whole_and_the_same(tmp_path: Path) -> None:
     options = write_material(tmp_path)
     place = options.index("--engine")

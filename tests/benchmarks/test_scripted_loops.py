@@ -171,6 +171,7 @@ def test_th_rags_reach_grows_with_its_evidence(given: Conditions, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_command_prints_draws_and_ends_with_json(tmp_path: Path) -> None:
     picture = tmp_path / "loops.png"
     given = ("--questions", "20", "--encoder", "wide-hash", "--loops", "t2rag", "ras")

@@ -173,6 +173,7 @@ def test_the_page_explains_every_finding_and_no_other(tmp_path: Path) -> None:
     assert {name for row in rows for name in re.findall("`(.+?)`", row)} == every_finding(tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_memory_does_not_hold_the_texts(tmp_path: Path) -> None:
     def peak(questions: int) -> int:
         folder = write_set(tmp_path / str(questions), long_questions(questions))

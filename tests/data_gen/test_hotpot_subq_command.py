@@ -108,6 +108,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return stage_files(folder / "out")
 
 
+@pytest.mark.exhaustive
 def test_every_kind_of_failure_leaves_the_result_as_it_is(
     source: Path, tmp_path: Path, run: Run, expected: dict[str, bytes]
 ) -> None:
@@ -137,6 +138,7 @@ def test_every_kind_of_failure_leaves_the_result_as_it_is(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_answers_that_never_come_are_asked_for_again(
     source: Path, tmp_path: Path, run: Run, expected: dict[str, bytes]
 ) -> None:
@@ -283,6 +285,7 @@ def test_killed_ten_times_a_run_pays_no_call_twice_but_those_under_way(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_full_disk_loses_nothing_that_was_written(
     source: Path, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:

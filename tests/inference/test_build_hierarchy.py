@@ -226,6 +226,7 @@ inference.build_hierarchy.main()
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_build_goes_on_and_asks_only_for_what_is_missing(
     t2t: Path, tmp_path: Path
 ) -> None:

@@ -139,6 +139,7 @@ def test_every_run_is_that_of_evaluate_on_one_engine(
         assert settings[0] == settings[1]
 
 
+@pytest.mark.exhaustive
 def test_a_killed_comparison_goes_on_and_leaves_what_is_done(
     shared: tuple[object, ...], datasets: tuple[str, ...], run: Run, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

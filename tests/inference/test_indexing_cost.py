@@ -83,6 +83,7 @@ async def test_lines_come_every_few_seconds(
     assert lines == {"one": 1, "many": 2}
 
 
+@pytest.mark.exhaustive
 def test_a_killed_build_keeps_what_it_paid(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", KILLED, str(tmp_path)]

@@ -174,6 +174,7 @@ def closed(retriever: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_real_passages_are_found_the_same_everywhere(tmp_path: Path, server: str) -> None:
     corpus = load_corpus(shared_data_file("corpus/2wikimultihopqa.jsonl"))[:300]
     records = read_records(shared_data_file("qa/2wikimultihopqa_test.jsonl"), QuestionRecord)

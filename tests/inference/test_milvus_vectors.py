@@ -186,6 +186,7 @@ def test_the_head_is_no_row(place: str) -> None:
     collection.close()
 
 
+@pytest.mark.exhaustive
 def test_propositions_are_found_as_in_memory(place: str, tmp_path: Path) -> None:
     world = make_world(tmp_path / "world")
     encoder = WideHashEncoder()

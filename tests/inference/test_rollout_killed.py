@@ -32,6 +32,7 @@ inference.rollout.main()
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_rollout_goes_on(tmp_path: Path) -> None:
     options = write_material(tmp_path)
     (tmp_path / "killed.py").write_text(KILLED)

@@ -51,6 +51,7 @@ def process(t2t: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.P
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_sigterm_finishes_what_runs(process: subprocess.Popen[str]) -> None:
     assert process.stderr is not None
     seen: list[str] = []

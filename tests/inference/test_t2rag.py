@@ -103,6 +103,7 @@ async def test_a_perfect_model_takes_the_calls_of_algorithm_1(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 async def test_a_perfect_model_with_the_default_encoder(world: GoldWorld) -> None:
     index = PropositionIndex(load_sentence_encoder())
     index.add(world_documents(world))

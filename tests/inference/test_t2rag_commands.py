@@ -371,6 +371,7 @@ def extracted(cache: Path) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_build_goes_on(
     components: dict[str, Path], folder: Path, tmp_path: Path, world: GoldWorld
 ) -> None:

@@ -109,6 +109,7 @@ def loop_over(engine: ScriptedEngine, index: HierarchyIndex, **changes: object) 
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 async def test_a_perfect_model_answers_what_its_evidence_tells(
     world: GoldWorld, writers: TopicWriters, minilm_index: HierarchyIndex
 ) -> None:

@@ -196,7 +196,10 @@ def rewarded(prepared: Any) -> float:
     return means[0] - means[1] if len(means) == 2 else means[0]
 
 
-@pytest.mark.parametrize("kind", ["policy", "preference", "best_of"])
+@pytest.mark.parametrize(
+    "kind",
+    ["policy", *(pytest.param(k, marks=pytest.mark.exhaustive) for k in ("preference", "best_of"))],
+)
 def test_a_training_raises_what_was_rewarded(rolled_out: Path, tmp_path: Path, kind: str) -> None:
     settings = settings_for(rolled_out, tmp_path / "out", kind)
     before = prepare(RECIPE, settings)

@@ -45,6 +45,7 @@ def kill(number: signal.Signals) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_stopped_after_any_step_it_goes_on_as_the_same_training(
     settings: Settings, triples_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ def test_the_right_job_is_requeued(scontrol: Path, monkeypatch: pytest.MonkeyPat
     assert not requeue()
 
 
+@pytest.mark.exhaustive
 def test_a_job_that_slurm_ends_at_once_is_requeued_all_the_same(
     scontrol: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

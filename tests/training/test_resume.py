@@ -30,7 +30,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
     [
         # 8 samples: the last step of each epoch is short, and falls into an accumulation.
         ("train.batch_size=1", "train.gradient_accumulation_steps=3", "train.logging_steps=2"),
-        ("train.batch_size=2", "train.num_workers=2", "train.group_by_length=false"),
+        pytest.param(
+            ("train.batch_size=2", "train.num_workers=2", "train.group_by_length=false"),
+            marks=pytest.mark.exhaustive,
+        ),
         ("train.batch_size=3", "train.early_stopping_patience=1", "validation.samples=0"),
     ],
     ids=["accumulation", "workers", "validation each epoch"],
