@@ -4,18 +4,14 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import inference.rollout
 from models.formats.records import QuestionRecord, read_records, write_records
-from models.formats.trajectories import Trajectory
 from tests import processes
-from tests.inference.rollout_material import write_material
-from tests.run_main import json_runner
+from tests.training.improvement_material import write_improvement
 from training.recipe.settings import ConfigError, expected_type, known_keys, load_config
 from training.rounds.run import Improvement, RoundError, execute
 from training.rounds.settings import ImproveSettings
@@ -171,41 +167,10 @@ def test_every_key_is_commented_with_its_type() -> None:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_a_round_on_tiny_components(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = write_material(tmp_path)
-    loop = options[: options.index("--dataset")] + options[options.index("--retriever") :]
-    loop = loop[: loop.index("--group")] + loop[loop.index("--group") + 2 :]
-    ras = loop.index("--ras")
-    del loop[ras : ras + 2]
-    questions, corpus = tmp_path / "questions.jsonl", tmp_path / "corpus.jsonl"
-    run = json_runner(monkeypatch, capsys, tmp_path / "cache")
-    drawing = ("--group", 1, "--temperature", 1, "--seed", 1, "--out", tmp_path / "drawn")
-    run(inference.rollout.main, *options, *drawing)
-    # Right is what the first trajectory of each question will say, so that there is something to
-    # tell apart.
-    said = list(read_records(tmp_path / "drawn" / "trajectories.jsonl", Trajectory))
-    asked = read_records(questions, QuestionRecord)
-    write_records(
-        questions,
-        [replace(r, answer=t.answer or "x") for r, t in zip(list(asked), said, strict=True)],
-    )
-    values = [
-        "objective.kind=policy", f"model.backbone={tmp_path / 'backbone'}", "model.dtype=float32",
-        "model.lora.rank=8", "model.lora.alpha=16", "'model.lora.targets=[q_proj,v_proj]'",
-        "model.max_input_tokens=1500", "graph.encoder=hash", "graph.hidden_dim=16",
-        "graph.num_layers=2", "graph.num_heads=2", "graph.projector_dim=32", "train.max_steps=2",
-        "train.tensorboard=false", "train.logging_steps=1",
-    ]  # fmt: skip
+def test_a_round_on_tiny_components(tmp_path: Path) -> None:
     given = (
         "--config", RECIPE, "--picture", tmp_path / "rounds.png", f"output_dir={tmp_path / 'out'}",
-        f"start_from={tmp_path / 'ras'}", f"loop=[{','.join(loop)}]", "rounds=1",
-        f"rollout.questions={questions}", f"rollout.corpus={corpus}", "rollout.group=4",
-        "rollout.questions_a_round=3", f"measure.questions={questions}",
-        "rollout.weights=[malformed=0]",
-        f"measure.corpus={corpus}", f"learning.values=[{','.join(values)}]",
-        f"learning.recipe={ROOT / 'configs/ras_tiny.yaml'}",
+        *write_improvement(tmp_path),
     )  # fmt: skip
     improved = processes.run(ROOT / "training/improve.py", *given, "--json", forks=True)
     assert improved.returncode == 0, improved.stderr[-3000:]
