@@ -66,7 +66,7 @@ def settings_for(
         "model.max_input_tokens=400", "model.max_output_tokens=48",
         "graph.enabled=false", f"train.learning_rate={options.learning_rate}",
         "train.batch_size=64", "train.gradient_accumulation_steps=1",
-        "train.schedule=constant", "train.warmup_ratio=0",
+        "train.schedule=linear", "train.warmup_ratio=0",
         f"train.num_train_epochs={options.epochs}",
         "train.tensorboard=false", "train.save_steps=0", "validation.samples=0",
     ]  # fmt: skip

@@ -12,9 +12,12 @@ from benchmarks.harness.choice_world import (
     RIGHT,
     WRONG,
     ChoiceWorld,
+    ChoiceWorldError,
     plan_of,
     repeated_ids,
+    share_right,
     small_tokenizer,
+    write_components,
     write_world,
 )
 from benchmarks.outcomes import GUARDED, PLAIN, REWARDS, course, settings_for
@@ -23,6 +26,8 @@ from inference.retrieval.open_retriever import build_retriever
 from models.files.backbone import SMOLLM2, load_tokenizer
 from models.formats.records import QuestionRecord, read_records
 from models.parts.loss import IGNORE_INDEX
+from tests.tiny import tiny_llama
+from training.recipe.samples import TrainingSample
 from training.rounds.run import Round
 
 THINGS = 40
@@ -104,3 +109,21 @@ def test_a_course_has_a_row_a_round() -> None:
     assert (first["f1"], first["found_drawn"]) == (0.4, None)
     assert (second["f1"], second["found_drawn"], second["searches_drawn"]) == (0.6, 0.5, 1.0)
     assert (second["kl"], second["refused_drawn"]) == (0.1, None)
+
+
+def test_a_model_that_has_not_learnt_its_world_is_refused(tmp_path: Path) -> None:
+    few = ChoiceWorld.drawn(4, 0)
+    write_world(tmp_path, few)
+    with pytest.raises(ChoiceWorldError, match=r"seed 0: after 4 times 3 steps .* more steps"):
+        write_components(tmp_path, few, (RIGHT, WRONG), 3, 0)
+    assert not (tmp_path / "backbone").exists()
+
+
+def test_a_sample_is_right_where_all_its_labels_are() -> None:
+    model = tiny_llama()
+    model.config.pad_token_id = 0
+    said = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=3, do_sample=False)[0]
+    other = said.clone()
+    other[-1] = (said[-1] + 1) % model.config.vocab_size
+    samples = [TrainingSample("", ids.numpy(), 3) for ids in (said, other, said[:5], said)]
+    assert share_right(model, samples, batch_size=3) == 0.75
