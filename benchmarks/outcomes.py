@@ -1,6 +1,6 @@
 """What only the outcome teaches: a planner that begins at chance, under each objective and reward.
 
-    benchmarks/outcomes.py --objectives best_of policy --seeds 0 1 2 --rounds 5
+    benchmarks/outcomes.py --objectives best_of policy --seeds 0 1 2 --rounds 8
 
 In a small world a planner writes two kinds of subquery as often, of which one finds the passage;
 training/improve.py goes its rounds, each of which shows in what share of its drawn trajectories the
@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--objectives", nargs="*", default=["best_of", "policy"], help="default: best_of policy")
     add("--rewards", nargs="*", choices=REWARDS, default=list(REWARDS), help="default: both")
     add("--seeds", nargs="+", type=int, default=[0, 1, 2], help="worlds (default: 0 1 2)")
-    add("--rounds", type=positive_int, default=5, help="default: 5")
+    add("--rounds", type=positive_int, default=8, help="default: 8")
     add("--things", type=positive_int, default=40, help="and questions (default: 40)")
     add("--group", type=positive_int, default=8, help="trajectories a question (default: 8)")
     add("--learning-rate", type=float, default=2e-3, help="of each round (default: 0.002)")
