@@ -121,6 +121,7 @@ print(json.dumps(brought))
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_help_of_no_command_imports_what_models_and_trainings_need() -> None:
     done = fresh("-c", LOOKED_AT, *HEAVY)
     assert done.returncode == 0, done.stderr

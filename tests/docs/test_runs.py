@@ -43,7 +43,7 @@ SMALLER = {
     "training/train_ras.py": ("", f"{TINY} graph.encoder=hash"),
 }
 # Pages whose commands together take more than five seconds.
-SLOW = ("docs/loops.md", "docs/training.md")
+SLOW = ("docs/loops.md", "docs/loops_th_rag.md", "docs/training.md")
 # What a page takes to be there, made by these commands.
 BEFORE = {
     "docs/audit.md": """
@@ -199,7 +199,7 @@ def test_no_excuse_outlives_its_command(excuse: Excuse) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in TO_RUN],
+    [pytest.param(n, marks=[pytest.mark.exhaustive] if n in SLOW else []) for n in TO_RUN],
 )
 def test_page(
     document: str, stand_ins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

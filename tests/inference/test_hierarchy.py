@@ -409,6 +409,7 @@ def test_one_giant_component_is_searched_within_bounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_topic_is_found_among_a_hundred_thousand(tmp_path: Path) -> None:
     """By its name, and by a sentence where its name says nothing."""
     from inference.indexes.hierarchy.graph import TopicGraph

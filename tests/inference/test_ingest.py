@@ -243,6 +243,7 @@ def test_two_runs_at_once_agree(folder: Path, tmp_path: Path) -> None:
     assert sorted(each.counts["files read"] for each in done) == [0, 7]
 
 
+@pytest.mark.exhaustive
 def test_ten_thousand_tiny_files_are_taken_in_at_once(tmp_path: Path) -> None:
     many = tmp_path / "many"
     many.mkdir()

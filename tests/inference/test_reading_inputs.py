@@ -122,7 +122,9 @@ async def test_a_passage_over_the_budget_is_read_up_to_the_end_of_a_sentence(
     assert cite([first], [early], [[first]])[0] is not None
 
 
-@pytest.mark.parametrize("loop", ["ras", "ras_no_planning"])
+@pytest.mark.parametrize(
+    "loop", ["ras", pytest.param("ras_no_planning", marks=pytest.mark.exhaustive)]
+)
 async def test_what_no_passage_answers_is_declined(loop: str, tmp_path: Path) -> None:
     options = ReadingOptions(
         loop=loop,

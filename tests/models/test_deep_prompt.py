@@ -72,7 +72,9 @@ def close(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("layers", ["all", "odd", "last"])
+@pytest.mark.parametrize(
+    "layers", [pytest.param("all", marks=pytest.mark.exhaustive), "odd", "last"]
+)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hidden_states_and_gradients_equal_the_literal_form(family: str, layers: str) -> None:
     prompt, (input_ids, mask) = random_prompt(layers), texts()
