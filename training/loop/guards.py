@@ -3,6 +3,7 @@
 import math
 import signal
 import statistics
+import threading
 from collections import deque
 from collections.abc import Sequence
 from itertools import chain
@@ -56,7 +57,9 @@ class DataWorkerError(UserError, RuntimeError):
 
 def data_worker_died(cause: BaseException) -> DataWorkerError:
     """Return the error to raise; PyTorch's signal of a dead worker interrupts nothing any more."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # Only there is it set, and can be taken back.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     return DataWorkerError(cause)
 
 
