@@ -111,6 +111,7 @@ def test_a_course_has_a_row_a_round() -> None:
     assert (second["kl"], second["refused_drawn"]) == (0.1, None)
 
 
+@pytest.mark.exhaustive
 def test_a_model_that_has_not_learnt_its_world_is_refused(tmp_path: Path) -> None:
     few = ChoiceWorld.drawn(4, 0)
     write_world(tmp_path, few)

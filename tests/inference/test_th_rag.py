@@ -151,6 +151,7 @@ async def test_the_calls_are_those_of_the_algorithm(
     assert model.asked["answer"] == 40
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 async def test_topics_by_kind_lead_to_as_much_as_a_large_models(
     world: GoldWorld, minilm_index: HierarchyIndex, tmp_path: Path
