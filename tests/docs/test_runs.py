@@ -44,6 +44,7 @@ SMALLER = {
 }
 # Pages whose commands together take more than five seconds.
 SLOW = ("docs/loops.md", "docs/loops_th_rag.md", "docs/training.md")
+MARKS = [pytest.mark.slow, pytest.mark.exhaustive]
 # What a page takes to be there, made by these commands.
 BEFORE = {
     "docs/audit.md": """
@@ -199,7 +200,7 @@ def test_no_excuse_outlives_its_command(excuse: Excuse) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [pytest.param(n, marks=[pytest.mark.exhaustive] if n in SLOW else []) for n in TO_RUN],
+    [pytest.param(name, marks=MARKS if name in SLOW else []) for name in TO_RUN],
 )
 def test_page(
     document: str, stand_ins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -112,13 +112,12 @@ def test_a_backbone_that_is_not_here_is_named(run_script: Run, tmp_path: Path) -
 
 
 # With a graph, and with a soft prompt: the other recipes take as long.
-TOLD_APART = ["ras_smollm2", "tri_rag_smollm2"]
-OTHERS = [name for name in recipes() if name not in TOLD_APART]
+ALWAYS = ["ras_smollm2", "tri_rag_smollm2"]
+MARKS = [pytest.mark.slow, pytest.mark.exhaustive]
+OTHERS = [pytest.param(name, marks=MARKS) for name in recipes() if name not in ALWAYS]
 
 
-@pytest.mark.parametrize(
-    "name", [*TOLD_APART, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in OTHERS)]
-)
+@pytest.mark.parametrize("name", [*ALWAYS, *OTHERS])
 def test_the_page_of_recipes_is_up_to_date(name: str) -> None:
     drawn = sketch_recipe(name)
     assert sections_of_the_page()[name] == section(name, drawn)
