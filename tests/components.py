@@ -91,7 +91,7 @@ def helper_component(
 ) -> Path:
     """Write a helper whose adapter is set apart by `stirred`."""
     settings = HelperConfig(
-        str(backbone), task=task, lora_rank=4, max_input_tokens=300, max_output_tokens=20
+        str(backbone), tasks=(task,), lora_rank=4, max_input_tokens=300, max_output_tokens=20
     )
     torch.manual_seed(7)
     model = Helper.from_config(settings)

@@ -8,6 +8,7 @@ that forbids commercial use is refused.
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from models.files.checkpoint import (
 )
 from models.parts.adapters import copy_adapter_config, copy_weights
 
-CARD_FIELDS = ("seed", "splits")
 # Where things lay on the machine that trained says nothing to others.
 LOCAL_SETTINGS = ("output_dir", "data")
 
@@ -35,7 +35,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser(__doc__)
     add = parser.add_argument
     add("--component", required=True, type=Path, help="folder that a training wrote")
-    add("--data", required=True, type=Path, help="folder of the training data, with its card.json")
+    add(
+        "--data", required=True, type=Path, action="append",
+        help="folder of the training data, with its card.json, several times for several",
+    )  # fmt: skip
     add("--out", required=True, type=Path, help="folder to write (replaced whole)")
     add(
         "--licence", type=named_licence, action="append", default=[], metavar="SUBSET=LICENCE",
@@ -108,12 +111,31 @@ def shipped_metrics(component: Path) -> dict[str, Any]:
     return metrics
 
 
-def provenance(metrics: dict[str, Any], data: Path, licences: Mapping[str, str]) -> dict[str, Any]:
-    """What a manifest says beside hashes: the data's subsets, the figures, the versions."""
-    card = json.loads((data / "card.json").read_text(encoding="utf-8"))
-    subsets = with_licences(data_subsets(card.get("sources", [])), licences)
+def described_data(folders: Sequence[Path], licences: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the cards of the data say: the subsets of all, each once, and their splits' sum.
+
+    Raises FileNotFoundError for a folder without a card. CheckpointError: see `with_licences`.
+    """
+    cards = [json.loads((f / "card.json").read_text(encoding="utf-8")) for f in folders]
+    splits: Counter[str] = Counter()
+    for card in cards:
+        splits.update(card.get("splits", {}))
+    seeds = {card["seed"] for card in cards if "seed" in card}
+    found = [row for card in cards for row in data_subsets(card.get("sources", []))]
+    distinct = {json.dumps(row, sort_keys=True): row for row in found}
     return {
-        "data": {**{name: card[name] for name in CARD_FIELDS if name in card}, "subsets": subsets},
+        **({"seed": seeds.pop()} if len(seeds) == 1 else {}),
+        **({"splits": dict(splits)} if splits else {}),
+        "subsets": with_licences(list(distinct.values()), licences),
+    }
+
+
+def provenance(
+    metrics: dict[str, Any], data: Sequence[Path], licences: Mapping[str, str]
+) -> dict[str, Any]:
+    """What a manifest says beside hashes: the data's subsets, the figures, the versions."""
+    return {
+        "data": described_data(data, licences),
         "metrics": metrics,
         "versions": package_versions(),
     }
@@ -121,7 +143,7 @@ def provenance(metrics: dict[str, Any], data: Path, licences: Mapping[str, str])
 
 def ship(
     component: Path,
-    data: Path,
+    data: Sequence[Path],
     out: Path,
     licences: Mapping[str, str] | None = None,
     allow_non_commercial: bool = False,
@@ -129,10 +151,13 @@ def ship(
 ) -> dict[str, Any]:
     """Write `out` and return its manifest.
 
-    licences: of subsets whose card states none. least_margin: of an extractive reader; None leaves
-    it. Raises CheckpointError when `component` is none, is
-    truncated, or `out` cannot be written, and where a subset's licence forbids commercial use
-    unless that is allowed; FileNotFoundError when `data` has no card or the component no metrics.
+    data: folders with a card each. licences: of subsets whose card states none. least_margin: of an
+    extractive reader; None leaves it.
+
+    Raises:
+        CheckpointError: `component` is none or truncated, `out` cannot be written, or a subset's
+            licence forbids commercial use and that is not allowed.
+        FileNotFoundError: `data` has no card, or the component no metrics.
     """
     config = read_component_config(component)
     if least_margin is not None:

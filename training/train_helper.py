@@ -1,12 +1,12 @@
-"""Trains a helper: a small adapter for one job, on prompts and labels that a builder made.
+"""Trains a helper: a small adapter for the jobs whose prompts and labels a builder made.
 
 accelerate launch training/train_helper.py --config configs/helper_smollm2.yaml [key=value ...]
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 from models.formats.records import HelperTask, InstructionSample
 from models.helper import Helper, HelperConfig
@@ -24,7 +24,7 @@ ANY_TASK: HelperTask = "decompose"
 
 
 class HelperRecipe(Recipe[T2TSettings, InstructionSample]):
-    """An adapter on a causal backbone, for the one task of its samples."""
+    """An adapter on a causal backbone, for the tasks of its samples."""
 
     script = "train_helper.py"
     settings_type = T2TSettings
@@ -33,13 +33,9 @@ class HelperRecipe(Recipe[T2TSettings, InstructionSample]):
     score = staticmethod(score_helper)
 
     def config(self, settings: T2TSettings, records: Sequence[InstructionSample]) -> HelperConfig:
-        """Return the recipe's helper in the words of models/.
-
-        Raises:
-            ConfigError: samples of several tasks.
-        """
-        task = only_task(records) if records else ANY_TASK
-        return HelperConfig(**shared_values(HelperConfig, settings.model), task=task)
+        """Return the recipe's helper in the words of models/."""
+        tasks = tasks_of(records) or (ANY_TASK,)
+        return HelperConfig(**shared_values(HelperConfig, settings.model), tasks=tasks)
 
     def check(self, settings: T2TSettings) -> None:
         """Refuse outcomes without validation samples, whose task is the helper's.
@@ -50,9 +46,9 @@ class HelperRecipe(Recipe[T2TSettings, InstructionSample]):
         if settings.objective.kind is not ObjectiveName.imitation and not settings.data.dev:
             raise ConfigError("objective.kind: name samples of the helper's task in data.dev")
 
-    def adapter_name(self, config: HelperConfig) -> str:
-        """Return what trajectories call the helper: its task."""
-        return config.task
+    def adapter_names(self, config: HelperConfig) -> tuple[str, ...]:
+        """Return what trajectories call the helper: its tasks."""
+        return config.tasks
 
     def untrained(
         self, settings: T2TSettings, config: Any, backbone: PreTrainedModel | None = None
@@ -68,20 +64,10 @@ class HelperRecipe(Recipe[T2TSettings, InstructionSample]):
             raise ConfigError(f"model: {error}") from error
 
 
-def only_task(records: Sequence[InstructionSample]) -> HelperTask:
-    """Return the task that all records are for.
-
-    Raises:
-        ConfigError: samples of several tasks, with one sample of each.
-    """
-    first = {record.task: record.id for record in reversed(records)}
-    if len(first) > 1:
-        listed = ", ".join(f"{task} ({sample_id})" for task, sample_id in sorted(first.items()))
-        raise ConfigError(
-            f"data.train and data.dev hold samples of {len(first)} tasks: {listed}. A helper has "
-            "one: build a set for each"
-        )
-    return next(iter(first))
+def tasks_of(records: Iterable[InstructionSample]) -> tuple[HelperTask, ...]:
+    """Return the tasks that records are for, in the order of their definition."""
+    found = {record.task for record in records}
+    return tuple(task for task in get_args(HelperTask) if task in found)
 
 
 RECIPE = HelperRecipe()

@@ -65,9 +65,9 @@ class RasRecipe(Recipe[RasSettings, RasSample]):
         width = feature_width(graph.encoder)
         return GraphLLMConfig(**shared, graph=GraphEncoderConfig(**sizes, input_dim=width))
 
-    def adapter_name(self, config: GraphLLMConfig) -> str:
+    def adapter_names(self, config: GraphLLMConfig) -> tuple[str, ...]:
         """Return what trajectories call the component."""
-        return "ras"
+        return ("ras",)
 
     def encode_drawn(self, drawn: DrawnCall) -> EncodedSample:
         """Return a drawn call with the graphs that it read."""

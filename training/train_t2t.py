@@ -34,9 +34,9 @@ class T2TRecipe(Recipe[T2TSettings, TriplesSample]):
             is_encoder_decoder=bool(form.is_encoder_decoder),
         )
 
-    def adapter_name(self, config: TextToTriplesConfig) -> str | None:
+    def adapter_names(self, config: TextToTriplesConfig) -> tuple[str, ...]:
         """Return what trajectories call the component; an encoder-decoder one draws in none."""
-        return None if config.is_encoder_decoder else "t2t"
+        return () if config.is_encoder_decoder else ("t2t",)
 
     def stored_dtype(self, settings: T2TSettings) -> str:
         """Return the recipe's dtype; a model that trains whole keeps that of its own weights."""

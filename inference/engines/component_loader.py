@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -16,7 +17,12 @@ from inference.engines.served import Served
 from models.condition_extractor import COMPONENT as TRI_RAG
 from models.condition_extractor import ConditionExtractorConfig, load_prompt
 from models.files.backbone import backbone_id, load_backbone, load_tokenizer
-from models.files.checkpoint import NotACheckpointError, check_backbone, read_component_config
+from models.files.checkpoint import (
+    NotACheckpointError,
+    check_backbone,
+    component_fingerprint,
+    read_component_config,
+)
 from models.files.sentence_encoder import load_sentence_encoder
 from models.files.text_table import TextFeatures
 from models.graph_llm import COMPONENT as RAS
@@ -49,6 +55,7 @@ class ComponentLoader(ABC, Generic[ServedT]):
 
     def __init__(self) -> None:
         self._features: dict[str, TextFeatures] = {}
+        self._helpers: dict[str, ServedT] = {}
 
     @abstractmethod
     def plain(self) -> ServedT:
@@ -123,9 +130,13 @@ class ComponentLoader(ABC, Generic[ServedT]):
 
     def _load_helper(self, name: str, folder: Path, config: Mapping[str, Any]) -> ServedT:
         check_backbone(config, self.identity, folder)
-        served = self.adapted(name, folder)
-        served.processor = HelperConfig.from_dict(config, folder).processor(self.tokenizer)
-        return served
+        # One that does several jobs is asked for under the name of each, and loaded once.
+        version = component_fingerprint(folder)
+        if version not in self._helpers:
+            served = self.adapted(name, folder)
+            served.processor = HelperConfig.from_dict(config, folder).processor(self.tokenizer)
+            self._helpers[version] = served
+        return replace(self._helpers[version], name=name)
 
     def _text_features(self, encoder: str) -> TextFeatures:
         if encoder not in self._features:

@@ -38,7 +38,7 @@ from models.formats.triples import Triple
 from models.graph_llm import COMPONENT as RAS
 from models.graph_llm import GRAPH_ENCODER_FILE, GraphLLM, GraphLLMConfig, load_graph_encoder
 from models.helper import COMPONENT as HELPER
-from models.helper import Helper
+from models.helper import Helper, HelperConfig
 from models.parts.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from models.parts.graph import GraphBatch
 from models.parts.prefix_tuning import PROMPT_EMBEDDINGS, save_prefix
@@ -186,7 +186,7 @@ def check_out(out: Path, marker: str) -> None:
 def sample_requests(component: Component) -> list[Request]:
     """Return requests: passages, questions for a helper, plans and answers for RAS."""
     if component.config["component"] == HELPER:
-        ask = helper_requests(component)
+        ask = helper_requests(component, HelperConfig.read(component.folder).tasks[0])
         return [ask(decompose_prompt(text)) for text in (QUESTION, *(p.text for p in PASSAGES))]
     if component.config["component"] != RAS:
         is_tri_rag = component.config["component"] == TRI_RAG

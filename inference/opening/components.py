@@ -115,20 +115,18 @@ def helper_processor(component: Component) -> InstructionProcessor:
     return HelperConfig.read(component.folder).processor(_tokenizer(component))
 
 
-def helper_requests(component: Component) -> Callable[[str], Request]:
+def helper_requests(component: Component, task: HelperTask) -> Callable[[str], Request]:
     """Return the requests to a helper, for prompts as its format in models/formats/ makes them.
 
-    The adapter's name is the helper's task, under which an engine is to serve it.
+    The adapter's name is the task, under which an engine is to serve it.
     """
     settings, processor = HelperConfig.read(component.folder), helper_processor(component)
     sampling = Sampling(max_new_tokens=settings.max_output_tokens)
 
     def make_request(prompt: str) -> Request:
         input_ids = tuple(processor.encode_prompt(prompt).input_ids)
-        made_from = InstructionSample("", settings.task, prompt, "")
-        return Request(
-            input_ids=input_ids, adapter=settings.task, sampling=sampling, made_from=made_from
-        )
+        made_from = InstructionSample("", task, prompt, "")
+        return Request(input_ids=input_ids, adapter=task, sampling=sampling, made_from=made_from)
 
     return make_request
 

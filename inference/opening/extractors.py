@@ -8,6 +8,7 @@ from pathlib import Path
 from common.cache import cache_folder
 from inference.engines.contract import (
     DEFAULT_CHECKPOINTS,
+    READER_ADAPTER,
     T2T_ADAPTER,
     Engine,
     EngineOptions,
@@ -86,7 +87,7 @@ def open_focused_extractor(
     fitted: Callable[[str], str] = str
     name = f"prompted {component}"
     if isinstance(component, Component):
-        make_request, name = helper_requests(component), component.fingerprint
+        make_request, name = helper_requests(component, READER_ADAPTER), component.fingerprint
         # A passage's request and the count of those cut ask for the same prompt.
         fitted = lru_cache(FITTED_PROMPTS)(helper_processor(component).fitted)
     path = cache or cache_folder() / "triples.sqlite"
@@ -152,7 +153,7 @@ def _open_adapters(
     adapters, name, ask = {T2T_ADAPTER: t2t.folder}, f"t2t {t2t.fingerprint}", None
     if options.topic_helper is not None:
         helper = open_helper(options.topic_helper, "topic")
-        adapters["topic"], ask = helper.folder, helper_requests(helper)
+        adapters["topic"], ask = helper.folder, helper_requests(helper, "topic")
         name = f"{name} topic {helper.fingerprint}"
     name += _of_corpus(options)
     if options.engine.constrain:

@@ -29,6 +29,7 @@ from inference.opening.components import Component, helper_requests, open_helper
 from inference.opening.engine import build_engine
 from inference.opening.extractors import open_extractor, open_focused_extractor
 from inference.retrieval.passages import Passage
+from models.formats.records import HelperTask
 from models.graph_llm import GraphLLMConfig
 
 logger = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class LoopComponents:
 
     ras: Component | None
     t2t: Component | None
-    helpers: Mapping[str, Component]
+    helpers: Mapping[HelperTask, Component]
     default_backbone: str
 
     @property
@@ -143,7 +144,7 @@ def read_components(options: LoopOptions) -> LoopComponents:
         Component.open(folders[name], name) if name in folders else None
         for name in (RAS_ADAPTER, T2T_ADAPTER)
     )
-    helpers: dict[str, Component] = {
+    helpers: dict[HelperTask, Component] = {
         task: open_helper(folders[name], task)
         for name, task in kind.helpers.items()
         if name in folders
@@ -225,7 +226,7 @@ def open_loop(
         kept[key] = SpanService.open(folder)
     spans: SpanService | None = kept["spans", folder] if folder else None
     extractor = _open_extractor(engine, options, unfocused, passage_reader, spans)
-    helpers = {task: helper_requests(helper) for task, helper in components.helpers.items()}
+    helpers = {task: helper_requests(one, task) for task, one in components.helpers.items()}
     loop = kind.open(
         LoopParts(
             options,

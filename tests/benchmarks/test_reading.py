@@ -64,7 +64,7 @@ def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backbone = tiny_backbone(tmp_path / "backbone")
-    config = HelperConfig(str(backbone), task="read", max_input_tokens=900)
+    config = HelperConfig(str(backbone), tasks=("read",), max_input_tokens=900)
     Helper.from_config(config).save_pretrained(tmp_path / "read")
     encoder = tiny_encoder(tmp_path / "encoder")
     pointing = SpanReaderConfig(str(encoder), lora_rank=2, max_input_tokens=200)

@@ -24,7 +24,7 @@ def test_a_writer_is_sent_no_more_than_it_was_trained_on(backbone: Path, tmp_pat
     teacher = writer_teacher(writer, OPTIONS)
     assert teacher.max_prompt_tokens is not None
     limit = PromptLimit(teacher.max_prompt_tokens, teacher.count_tokens)
-    as_trained = helper_requests(Component.open(writer))
+    as_trained = helper_requests(Component.open(writer), "subquery")
     longest = "x" * teacher.max_prompt_tokens  # a token is a byte
     assert len(as_trained(longest).input_ids or ()) == 300
     assert limit.fits(Request(prompt=longest))
@@ -33,7 +33,7 @@ def test_a_writer_is_sent_no_more_than_it_was_trained_on(backbone: Path, tmp_pat
 
 def test_only_a_sub_query_writer_is_a_teacher(backbone: Path, tmp_path: Path) -> None:
     folders = {
-        "helper for the task 'decompose'": helper_component(tmp_path / "decompose", backbone),
+        "helper for 'decompose'": helper_component(tmp_path / "decompose", backbone),
         "holds the component 't2t'": t2t_component(tmp_path / "t2t", backbone),
         "no such folder": tmp_path / "none",
     }

@@ -83,7 +83,9 @@ def test_a_component_reads_what_is_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     backbone = tiny_backbone(tmp_path / "backbone")
-    settings = HelperConfig(str(backbone), max_input_tokens=900, max_output_tokens=4, task="read")
+    settings = HelperConfig(
+        str(backbone), max_input_tokens=900, max_output_tokens=4, tasks=("read",)
+    )
     Helper.from_config(settings).save_pretrained(tmp_path / "reader")
     run = json_runner(monkeypatch, capsys, tmp_path / "cache", "--engine", "transformers")
     given = (

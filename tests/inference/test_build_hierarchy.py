@@ -162,7 +162,7 @@ def test_topics_by_a_trained_helper_and_by_the_prompted_model(
     with pytest.raises(SystemExit, match=r"begun with the indexing model 't2t .* topic"):
         build(*PASSAGES)
     wrong = helper_component(tmp_path / "wrong", backbone, "resolve")
-    with pytest.raises(SystemExit, match="is a helper for the task 'resolve'"):
+    with pytest.raises(SystemExit, match="is a helper for 'resolve'"):
         build(*PASSAGES, more=("--topic-helper", wrong))
     prompted = run(
         inference.build_hierarchy.main, "--corpus", tmp_path / "corpus.jsonl",
@@ -346,7 +346,7 @@ def test_a_trained_chooser_is_served_and_part_of_the_settings(
     assert settings["topic_chooser"] == component_fingerprint(chooser)
     with pytest.raises(SystemExit, match="begun with topic_chooser"):
         run(*evaluate, "--resume")
-    with pytest.raises(SystemExit, match="is a helper for the task 'topic', and 'choose_topics'"):
+    with pytest.raises(SystemExit, match="is a helper for 'topic', and 'choose_topics'"):
         run(*evaluate, "--topic-chooser", wrong)
     with pytest.raises(SystemExit, match=r"--topic-chooser .* with --traversal none"):
         run(*evaluate, "--topic-chooser", chooser, "--traversal", "none")

@@ -7,10 +7,10 @@ import torch
 
 from inference.engines.contract import Request, Sampling
 from inference.engines.transformers.engine import TransformersEngine
-from inference.opening.components import Component, helper_requests
+from inference.opening.components import Component, helper_requests, open_helper
 from models.files.checkpoint import BackboneMismatchError, CheckpointError
 from models.formats.helpers import SubqueryInput, decompose_prompt, subquery_writer_prompt
-from models.helper import Helper
+from models.helper import Helper, HelperConfig
 from models.processors.passages import InstructionProcessor
 from tests.components import helper_component, stirred_backbone, t2t_component
 from tests.tiny import tiny_backbone, tiny_tokenizer
@@ -34,7 +34,7 @@ def helpers(backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 def test_a_request_has_the_ids_of_training(helpers: dict[str, Path]) -> None:
-    make_request = helper_requests(Component.open(helpers["subquery"], "helper"))
+    make_request = helper_requests(Component.open(helpers["subquery"], "helper"), "subquery")
     prompt = subquery_writer_prompt(
         SubqueryInput("Who?", "Dawn", "Dawn is a film. " * 40, ("When?",))
     )
@@ -45,6 +45,24 @@ def test_a_request_has_the_ids_of_training(helpers: dict[str, Path]) -> None:
     assert (request.adapter, request.sampling) == ("subquery", Sampling(max_new_tokens=20))
 
 
+async def test_a_helper_for_several_tasks_is_loaded_once_and_asked_under_each(
+    backbone: Path, tmp_path: Path
+) -> None:
+    both, tasks = tmp_path / "both", ("decompose", "subquery")
+    settings = HelperConfig(str(backbone), tasks=tasks, lora_rank=4, max_output_tokens=20)
+    Helper.from_config(settings).save_pretrained(both)
+    adapters = dict.fromkeys(tasks, both)
+    engine = TransformersEngine(str(backbone), adapters, dtype="float32", device="cpu")
+    prompt = decompose_prompt(QUESTIONS[0])
+    asked = [helper_requests(open_helper(both, task), task)(prompt) for task in settings.tasks]
+    first, second = await engine.generate(asked)
+    assert [request.adapter for request in asked] == ["decompose", "subquery"]
+    assert first.token_ids == second.token_ids
+    loaded = {engine.served.by_name[task].adapter for task in tasks}
+    assert loaded == {"component_0"}
+    await engine.close()
+
+
 @pytest.mark.parametrize("merge_adapters", [False, True])
 async def test_helpers_run_beside_each_other(
     backbone: Path, helpers: dict[str, Path], merge_adapters: bool
@@ -52,7 +70,7 @@ async def test_helpers_run_beside_each_other(
     engine = TransformersEngine(
         str(backbone), helpers, dtype="float32", device="cpu", merge_adapters=merge_adapters
     )
-    makers = {task: helper_requests(Component.open(path)) for task, path in helpers.items()}
+    makers = {task: helper_requests(Component.open(path), task) for task, path in helpers.items()}
     requests = [make(decompose_prompt(q)) for q in QUESTIONS for make in makers.values()]
     served = await engine.generate(requests)
     for task in helpers:

@@ -15,7 +15,7 @@ TOPICS = Choice("topics", ("Biography", "Cinema", "Geography", "Medicine", "Spor
 
 @pytest.mark.slow
 async def test_the_shipped_chooser_names_the_topic_of_a_film() -> None:
-    make = helper_requests(open_helper(FOLDER, "choose_topics"))
+    make = helper_requests(open_helper(FOLDER, "choose_topics"), "choose_topics")
     engine = build_engine(EngineOptions(kind="transformers"), adapters={"choose_topics": FOLDER})
     try:
         [done] = await engine.generate([make(choice_prompt(QUESTION, TOPICS))])

@@ -66,5 +66,5 @@ def test_every_step_by_a_trained_component(run: Run, backbone: Path, tmp_path: P
     assert "hierarchy" not in settings
     with pytest.raises(SystemExit, match="begun with judge = True, and False is given"):
         run(inference.evaluate.main, *trained, "--resume", "--no-judge")
-    with pytest.raises(SystemExit, match="is a helper for the task 'resolve'"):
+    with pytest.raises(SystemExit, match="is a helper for 'resolve'"):
         run(inference.ask.main, "Who?", "--gap-judge", tmp_path / "resolve")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from safetensors import SafetensorError
+from transformers import AutoTokenizer
 
 from common import cache
 from common.cache import CacheFolderError, cache_folder
@@ -72,6 +73,20 @@ def told(match: str) -> str:
     line = str(caught.value)
     assert "\n" not in line and str(parent()) in line and "TRIVIUM_CACHE" in line
     return line
+
+
+def test_a_tokenizer_ends_a_text_as_its_file_says_whatever_the_library_makes_of_it(
+    tmp_path: Path,
+) -> None:
+    gguf = smollm2._packaged_gguf()
+    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    tokenizer.eos_token, tokenizer.pad_token = tokenizer.bos_token, None
+    smollm2.name_special_tokens(tokenizer, gguf)
+    tokenizer.save_pretrained(tmp_path)
+    read = AutoTokenizer.from_pretrained(tmp_path)
+    assert (read.bos_token, read.bos_token_id) == ("<|im_start|>", 1)
+    assert (read.eos_token, read.eos_token_id) == ("<|im_end|>", 2)
+    assert (read.pad_token, read.unk_token) == ("<|im_end|>", "<|endoftext|>")
 
 
 def test_what_was_converted_is_found_again(conversion: Conversion) -> None:

@@ -45,7 +45,7 @@ def batch(*samples: InstructionSample) -> dict[str, Tensor]:
 
 
 def trained(name: str) -> tuple[Helper, dict[str, Tensor]]:
-    config = HelperConfig(name, task="decompose", lora_rank=4, lora_dropout=0.0)
+    config = HelperConfig(name, tasks=("decompose",), lora_rank=4, lora_dropout=0.0)
     model, inputs = Helper.from_config(config), batch(SAMPLE)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
     first = model(**inputs).loss
@@ -62,7 +62,7 @@ def test_a_folder_gives_the_same_logits_and_nothing_frozen(backbone: str, tmp_pa
     model.save_pretrained(tmp_path / "helper")
     loaded = Helper.from_pretrained(tmp_path / "helper")
     assert not loaded.training and loaded.settings == model.settings
-    assert loaded.settings.task == "decompose"
+    assert loaded.settings.tasks == ("decompose",)
     plain = PeftModel.from_pretrained(load_backbone(backbone), str(tmp_path / "helper")).eval()
     with torch.no_grad():
         logits = model(**inputs).logits
@@ -72,6 +72,20 @@ def test_a_folder_gives_the_same_logits_and_nothing_frozen(backbone: str, tmp_pa
     assert {path.name for path in (tmp_path / "helper").iterdir()} == {
         "config.json", "manifest.json", "adapter_config.json", "adapter_model.safetensors",
     }  # fmt: skip
+
+
+def test_settings_of_the_time_of_one_task_are_read() -> None:
+    other = {"backbone": "tiny"}
+    assert HelperConfig.from_dict({**other, "task": "read"}, "old").tasks == ("read",)
+    two = HelperConfig.from_dict({**other, "tasks": ["topic", "read"]}, "new")
+    assert two.tasks == ("topic", "read")
+    for named, message in (
+        ({}, "no list of tasks in 'tasks'"),
+        ({"tasks": []}, "no list of tasks"),
+        ({"tasks": ["topic", "raed"]}, "'raed' is no helper's task, the nearest is 'read'"),
+    ):
+        with pytest.raises(NotACheckpointError, match=message):
+            HelperConfig.from_dict({**other, **named}, "helper")
 
 
 def test_only_label_tokens_count(backbone: str) -> None:
@@ -101,12 +115,12 @@ def test_other_backbones_and_components_are_refused(backbone: str, tmp_path: Pat
 
 def test_a_helper_is_an_adapter_on_a_causal_backbone(backbone: str) -> None:
     with pytest.raises(ValueError, match="rank 0"):
-        Helper.from_config(HelperConfig(backbone, task="topic", lora_rank=0))
+        Helper.from_config(HelperConfig(backbone, tasks=("topic",), lora_rank=0))
     t5 = T5ForConditionalGeneration(
         T5Config(vocab_size=259, d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=2)
     )
     with pytest.raises(ValueError, match="no encoder-decoder"):
-        Helper.from_config(HelperConfig("t5", task="topic"), t5)
+        Helper.from_config(HelperConfig("t5", tasks=("topic",)), t5)
 
 
 def test_prompt_and_label_are_tokenised_alone() -> None:

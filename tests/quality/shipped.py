@@ -171,7 +171,7 @@ def helper_trial(folder: Path, task: HelperTask) -> Trial:
     samples = records(task, InstructionSample)
 
     def requests() -> list[Request]:
-        make = helper_requests(open_helper(folder, task))
+        make = helper_requests(open_helper(folder, task), task)
         return [make(s.prompt) for s in samples]
 
     def score(texts: Sequence[str]) -> Scores:

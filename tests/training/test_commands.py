@@ -118,7 +118,7 @@ def test_a_helper_trains_saves_and_resumes(
     assert figures["steps"] == 4
     assert {"eval_exact_match", "eval_token_f1", "eval_triplet_f1"} <= figures.keys()
     check_holds_no_frozen_weight(tmp_path / "out", backbone)
-    assert Helper.from_pretrained(tmp_path / "out").settings.task == "decompose"
+    assert Helper.from_pretrained(tmp_path / "out").settings.tasks == ("decompose",)
     more = arguments(
         "train_helper.py", helper_file, backbone, *steps, "train.resume=out/checkpoint-2"
     )

@@ -61,7 +61,7 @@ def read(tmp_path: Path) -> Read:
 
     def read_for(kind: ObjectiveKind, *made: Trajectory, least: float = 0.0) -> Any:
         write_records(tmp_path / "trajectories.jsonl", made or GROUPS)
-        return read_drawn(tmp_path / "trajectories.jsonl", kind, "ras", VERSION, least)
+        return read_drawn(tmp_path / "trajectories.jsonl", kind, ("ras",), VERSION, least)
 
     return read_for
 
@@ -137,9 +137,9 @@ def test_a_likelihood_that_is_not_finite_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "trajectories.jsonl"
     write_records(path, [trajectory("a", 0, 1.0, call(5, logprobs=[-math.inf]))])
     with pytest.raises(ValueError, match=r"trajectories\.jsonl.*logprobs"):
-        read_drawn(path, "policy", "ras", VERSION, 0.0)
+        read_drawn(path, "policy", ("ras",), VERSION, 0.0)
     with pytest.raises(OutcomeError, match="no such file"):
-        read_drawn(tmp_path / "none.jsonl", "policy", "ras", VERSION, 0.0)
+        read_drawn(tmp_path / "none.jsonl", "policy", ("ras",), VERSION, 0.0)
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def trained(tmp_path: Path) -> Path:
 
 
 def test_weights_are_bfloat16_and_load(trained: Path) -> None:
-    manifest = ship(trained / "run", trained / "data", trained / "shipped")
+    manifest = ship(trained / "run", [trained / "data"], trained / "shipped")
     verify_component(trained / "shipped")
     weights = load_file(trained / "shipped" / "adapter_model.safetensors")
     assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
@@ -52,12 +52,23 @@ def test_weights_are_bfloat16_and_load(trained: Path) -> None:
     assert set(manifest["versions"]) >= {"torch", "peft"}
 
 
+def test_the_data_of_several_tasks_are_named_once_each(trained: Path) -> None:
+    other = {**SOURCE, "name": "musique", "sha256": "cd"}
+    (trained / "more").mkdir()
+    card = {"sources": [SOURCE, other], "seed": 4, "splits": {"train": 5, "dev": 1}}
+    (trained / "more" / "card.json").write_text(json.dumps(card))
+    folders = [trained / "data", trained / "more", trained / "more"]
+    data = ship(trained / "run", folders, trained / "shipped")["data"]
+    assert [row["subset"] for row in data["subsets"]] == ["world", "musique"]
+    assert data["splits"] == {"train": 10, "dev": 2} and "seed" not in data
+
+
 def test_a_soft_prompt_ships_without_an_adapter(trained: Path) -> None:
     config = ConditionExtractorConfig(backbone=str(trained / "backbone"), num_prompt_tokens=3)
     extractor = ConditionExtractor.from_config(config, dtype="float32")
     extractor.save_pretrained(trained / "prompt")
     shutil.copyfile(trained / "run" / "metrics.json", trained / "prompt" / "metrics.json")
-    ship(trained / "prompt", trained / "data", trained / "shipped")
+    ship(trained / "prompt", [trained / "data"], trained / "shipped")
     read = ConditionExtractor.from_pretrained(trained / "shipped", dtype="float32")
     assert isinstance(read.prompt, DeepPrompt) and isinstance(extractor.prompt, DeepPrompt)
     expected = extractor.prompt.embeddings.to(torch.bfloat16).float()
@@ -68,10 +79,10 @@ def test_an_extractive_reader_ships_with_a_margin_of_its_own(trained: Path) -> N
     config = SpanReaderConfig(str(tiny_encoder(trained / "encoder")), lora_rank=2)
     SpanReader.from_config(config, dtype="float32").save_pretrained(trained / "span")
     shutil.copyfile(trained / "run" / "metrics.json", trained / "span" / "metrics.json")
-    ship(trained / "span", trained / "data", trained / "shipped", least_margin=-1.5)
+    ship(trained / "span", [trained / "data"], trained / "shipped", least_margin=-1.5)
     assert SpanReader.from_pretrained(trained / "shipped").settings.least_margin == -1.5
     with pytest.raises(CheckpointError, match=r"--least-margin: .*run is no extractive reader"):
-        ship(trained / "run", trained / "data", trained / "other", least_margin=1.0)
+        ship(trained / "run", [trained / "data"], trained / "other", least_margin=1.0)
 
 
 def test_command_line_and_missing_card(trained: Path) -> None:
@@ -89,7 +100,7 @@ def test_truncated_component_is_refused(trained: Path) -> None:
     weights = trained / "run" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
     with pytest.raises(CheckpointError, match=r"adapter_model\.safetensors"):
-        ship(trained / "run", trained / "data", trained / "shipped")
+        ship(trained / "run", [trained / "data"], trained / "shipped")
     assert not (trained / "shipped").exists()
 
 
@@ -100,7 +111,7 @@ def test_licences_are_named_and_non_commercial_data_is_refused(trained: Path) ->
     ]
     mixed = {**SOURCE, "name": "contract", "licence": "MIT; CC BY-NC-SA 4.0", "subsets": parts}
     card = trained / "data" / "card.json"
-    arguments = (trained / "run", trained / "data", trained / "shipped")
+    arguments = (trained / "run", [trained / "data"], trained / "shipped")
     card.write_text(json.dumps({"sources": [mixed]}))
     with pytest.raises(CheckpointError, match="trained on b, whose licence CC BY-NC-SA"):
         ship(*arguments)

@@ -1,12 +1,13 @@
-"""The helpers' recipe: one task a run, what it refuses, and the figures of each task."""
+"""The helpers' recipe: the tasks of its data, what it refuses, and the figures of each task."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from models.files.checkpoint import NotACheckpointError
 from models.formats.records import HelperTask, InstructionSample, write_records
-from models.helper import Helper
+from models.helper import Helper, read_helper_config
 from tests.training.conftest import ROOT
 from training.recipe.settings import ConfigError, T2TSettings, load_config
 from training.run.prepare import Prepared, prepare
@@ -23,19 +24,24 @@ def recipe(data: Path, backbone: Path, out: Path, *changes: str) -> Prepared:
 def test_the_task_is_that_of_the_data(helper_file: Path, backbone: Path, tmp_path: Path) -> None:
     made = recipe(helper_file, backbone, tmp_path, "model.max_output_tokens=60")
     assert isinstance(made.module, Helper)
-    assert made.module.settings.task == "decompose"
+    assert made.module.settings.tasks == ("decompose",)
     assert made.module.settings.max_output_tokens == 60
     sample = made.train[0]
     label = made.tokenizer.decode(sample.input_ids[sample.labels_start :], skip_special_tokens=True)
     assert label == made.train.records[0].label
 
 
-def test_samples_of_two_tasks_are_refused_by_name(
+def test_samples_of_several_tasks_make_one_helper_for_them(
     helper_file: Path, backbone: Path, tmp_path: Path
 ) -> None:
     write_records(tmp_path / "dev.jsonl", [InstructionSample("e/topic/0", "topic", "p", "a | b")])
-    with pytest.raises(ConfigError, match=r"decompose \(q0/decompose/0\), topic \(e/topic/0\)"):
-        recipe(helper_file, backbone, tmp_path, f"data.dev={tmp_path / 'dev.jsonl'}")
+    made = recipe(helper_file, backbone, tmp_path, f"data.dev={tmp_path / 'dev.jsonl'}")
+    assert made.module.settings.tasks == ("decompose", "topic")
+    made.module.save_pretrained(tmp_path / "both")  # type: ignore[operator]
+    for task in ("decompose", "topic"):
+        assert read_helper_config(tmp_path / "both", task).tasks == ("decompose", "topic")
+    with pytest.raises(NotACheckpointError, match="a helper for 'decompose' and 'topic', and 're"):
+        read_helper_config(tmp_path / "both", "read")
 
 
 def test_all_weights_do_not_train(helper_file: Path, backbone: Path, tmp_path: Path) -> None:
@@ -51,7 +57,7 @@ def test_a_helper_may_begin_where_one_of_another_task_ended(
     write_records(tmp_path / "topic.jsonl", [InstructionSample("e/topic/0", "topic", "p", "a | b")])
     start = f"model.start_from={tmp_path / 'first'}"
     later = recipe(tmp_path / "topic.jsonl", backbone, tmp_path, start, "model.max_input_tokens=99")
-    assert later.module.settings.task == "topic"
+    assert later.module.settings.tasks == ("topic",)
     assert later.module.settings.max_input_tokens == 99
     with pytest.raises(ConfigError, match="lora_rank is 16 there and 8 here"):
         recipe(tmp_path / "topic.jsonl", backbone, tmp_path, start, "model.lora.rank=8")
@@ -84,6 +90,20 @@ def test_every_label_scores_full_marks() -> None:
         counted = {"unreadable", "malformed_triplets"}
         assert {name for name, value in figures.items() if value != 1.0} <= counted, task
         assert not any(figures.get(name, 0.0) for name in counted)
+
+
+def test_several_tasks_are_scored_each_by_itself() -> None:
+    samples = [
+        InstructionSample("q/topic/0", "topic", "p", "Cinema | Film"),
+        InstructionSample("q/read/0", "read", "p", "nothing"),
+        InstructionSample("q/topic/1", "topic", "p", "Art | Dance"),
+    ]
+    outputs = ["Cinema | Film", "Ana", "Art | Opera"]
+    figures = score_helper(outputs, samples)
+    assert figures["exact_match"] == pytest.approx(1 / 3)
+    topics = score_helper([outputs[0], outputs[2]], [samples[0], samples[2]])
+    assert {f"topic_{name}": value for name, value in topics.items()}.items() <= figures.items()
+    assert figures["read_refused"] == 0.0
 
 
 def test_sub_queries_are_scored_by_whether_they_ask_about_their_document() -> None:

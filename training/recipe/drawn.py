@@ -72,11 +72,15 @@ class Drawn:
 
 
 def read_drawn(
-    path: str | Path, kind: ObjectiveKind, component: str, version: str, least_reward: float
+    path: str | Path,
+    kind: ObjectiveKind,
+    components: Sequence[str],
+    version: str,
+    least_reward: float,
 ) -> Drawn:
     """Read a file of trajectories for one component.
 
-    path: a rollout's trajectories.jsonl. component: the name of its adapter. version: its
+    path: a rollout's trajectories.jsonl. components: the names of its adapter. version: its
     fingerprint. least_reward: of a trajectory whose likelihood `best_of` raises.
 
     Groups whose rewards are all equal or of which there is one trajectory alone, and trajectories
@@ -92,25 +96,26 @@ def read_drawn(
         raise OutcomeError(f"{file}: no such file of trajectories. {REMEDY}")
     counts: Counter[str] = Counter()
     groups: dict[str, list[Trajectory]] = {}
-    checked = _Checked(kind, component, version)
+    checked = _Checked(kind, components, version)
     for number, trajectory in enumerate(read_records(file, Trajectory), start=1):
         checked.check(trajectory, f"{file}: trajectory {number}")
         groups.setdefault(trajectory.id, []).append(trajectory)
         counts["trajectories"] += 1
     if not checked.calls:
+        named = " or ".join(map(repr, components))
         raise OutcomeError(
-            f"{file}: no call of {component!r} was drawn in it, but of "
+            f"{file}: no call of {named} was drawn in it, but of "
             f"{sorted(checked.others) or 'nothing'}. Roll out a loop that asks this component, "
-            f"with --sample {component}"
+            f"with --sample {components[0]}"
         )
     items: list[DrawnCall] | list[DrawnPair]
     told = list(_told_groups(groups, counts))
     if kind == "preference":
-        items = [pair for group in told for pair in _pairs(group, component)]
+        items = [pair for group in told for pair in _pairs(group, components)]
         counts["pairs"] = len(items)
     else:
         find = _kept if kind == "best_of" else _all
-        items = [one for group in told for one in find(group, component, least_reward)]
+        items = [one for group in told for one in find(group, components, least_reward)]
         counts["calls"] = len(items)
     if not items:
         raise OutcomeError(
@@ -125,8 +130,8 @@ def read_drawn(
 class _Checked:
     """Refuses trajectories that do not belong together, or not to the component."""
 
-    def __init__(self, kind: ObjectiveKind, component: str, version: str) -> None:
-        self.kind, self.component, self.version = kind, component, version
+    def __init__(self, kind: ObjectiveKind, components: Sequence[str], version: str) -> None:
+        self.kind, self.components, self.version = kind, components, version
         self.keys: set[tuple[str, int]] = set()
         self.questions: dict[str, str] = {}
         self.temperature = 0.0
@@ -147,7 +152,7 @@ class _Checked:
             )
         for place, call in enumerate(trajectory.sampled_calls):
             name = call.component or "backbone"
-            if name == self.component:
+            if name in self.components:
                 self._check_call(call, f"{where}: drawn call {place}")
                 self.calls += 1
             else:
@@ -156,7 +161,7 @@ class _Checked:
     def _check_call(self, call: ModelCall, where: str) -> None:
         if call.version != self.version:
             raise OutcomeError(
-                f"{where}: {self.component} was {call.version!r} when it drew, and "
+                f"{where}: {call.component} was {call.version!r} when it drew, and "
                 f"{self.version!r} is trained. {REMEDY}"
             )
         if call.input_ids is None:
@@ -204,8 +209,8 @@ def _told_groups(
         yield told
 
 
-def _calls(trajectory: Trajectory, component: str) -> list[tuple[str, ModelCall]]:
-    calls = [c for c in trajectory.sampled_calls if (c.component or "backbone") == component]
+def _calls(trajectory: Trajectory, components: Sequence[str]) -> list[tuple[str, ModelCall]]:
+    calls = [c for c in trajectory.sampled_calls if (c.component or "backbone") in components]
     return [(f"{trajectory.id}/{trajectory.number}/{n}", call) for n, call in enumerate(calls)]
 
 
@@ -216,36 +221,38 @@ def leave_one_out(rewards: Sequence[float]) -> list[float]:
 
 
 def _all(
-    group: Sequence[tuple[Trajectory, float]], component: str, least_reward: float
+    group: Sequence[tuple[Trajectory, float]], components: Sequence[str], least_reward: float
 ) -> Iterator[DrawnCall]:
     """Yield every call, with the advantage of its trajectory over the others."""
     rewards = [reward for _, reward in group]
     mean = fmean(rewards)
     for (trajectory, reward), advantage in zip(group, leave_one_out(rewards), strict=True):
-        for name, call in _calls(trajectory, component):
+        for name, call in _calls(trajectory, components):
             yield DrawnCall(name, call, advantage, reward < mean)
 
 
 def _kept(
-    group: Sequence[tuple[Trajectory, float]], component: str, least_reward: float
+    group: Sequence[tuple[Trajectory, float]], components: Sequence[str], least_reward: float
 ) -> Iterator[DrawnCall]:
     """Yield the calls of the best trajectories; each trajectory counts the same, however long."""
     best = max(reward for _, reward in group)
     for trajectory, reward in group:
         if reward >= least_reward and best - reward < SAME_REWARD:
-            calls = _calls(trajectory, component)
+            calls = _calls(trajectory, components)
             for name, call in calls:
                 yield DrawnCall(name, call, 1.0 / len(calls))
 
 
-def _pairs(group: Sequence[tuple[Trajectory, float]], component: str) -> Iterator[DrawnPair]:
+def _pairs(
+    group: Sequence[tuple[Trajectory, float]], components: Sequence[str]
+) -> Iterator[DrawnPair]:
     """Yield for each prompt that was answered in other words the best and the worst that followed.
 
     The first ones where several are equal.
     """
     by_prompt: dict[str, list[tuple[float, DrawnCall]]] = {}
     for trajectory, reward in group:
-        for name, call in _calls(trajectory, component):
+        for name, call in _calls(trajectory, components):
             prompt = f"{call.input_ids}{call.subgraphs}"
             by_prompt.setdefault(prompt, []).append((reward, DrawnCall(name, call)))
     for answers in by_prompt.values():

@@ -65,9 +65,9 @@ class Recipe(ABC, Generic[SettingsT, SourceT]):
     def check(self, settings: SettingsT) -> None:
         """Refuse what cannot be trained. Raises ConfigError."""
 
-    def adapter_name(self, config: Any) -> str | None:
-        """Return what trajectories call the component of a config; None: it draws in no loop."""
-        return None
+    def adapter_names(self, config: Any) -> tuple[str, ...]:
+        """Return what trajectories call the component of a config; none: it draws in no loop."""
+        return ()
 
     def encode_drawn(self, drawn: DrawnCall) -> Any:
         """Return a drawn call as the processor returns a record: its ids as they were."""
@@ -215,8 +215,8 @@ def drawn_of(recipe: Recipe[SettingsT, Any], settings: SettingsT, config: Any) -
         What `read_drawn` raises.
     """
     kind, start = kind_of(settings.objective), settings.model.start_from
-    name = recipe.adapter_name(config)
-    if name is None:
+    names = recipe.adapter_names(config)
+    if not names:
         raise ConfigError(f"objective.kind={kind}: {recipe.script} learns by imitation alone")
     if not start:
         raise ConfigError(
@@ -224,7 +224,7 @@ def drawn_of(recipe: Recipe[SettingsT, Any], settings: SettingsT, config: Any) -
             "outcomes are learnt from"
         )
     data, version = settings.data, component_fingerprint(start)
-    drawn = read_drawn(data.train, kind, name, version, settings.objective.least_reward)
+    drawn = read_drawn(data.train, kind, names, version, settings.objective.least_reward)
     limit = data.max_train_samples
     if 0 < limit < len(drawn.items):
         rows = choose(len(drawn.items), limit, settings.train.seed)

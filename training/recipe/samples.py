@@ -2,10 +2,13 @@
 
 import hashlib
 import logging
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -182,7 +185,7 @@ def encode_samples(
     skip_cut_labels: bool,
     show_progress: bool = False,
 ) -> tuple[list[SourceT], list[Any], list[str]]:
-    """Encode every record once.
+    """Encode every record once, on all processors: a tokenizer holds no lock while it works.
 
     Returns:
         The records kept, what `encode` made of them, and the ids of those left out.
@@ -193,12 +196,27 @@ def encode_samples(
     kept: list[SourceT] = []
     encoded: list[Any] = []
     cut: list[str] = []
-    for record in tqdm(records, desc="encoding", unit=" samples", disable=not show_progress):
+
+    def try_to_encode(record: SourceT) -> Any:
         try:
-            encoded.append(encode(record))
-            kept.append(record)
+            return encode(record)
         except LabelCutError as error:
-            cut.append(error.sample_id)
+            return error
+
+    # The first alone, for it may set the tokenizer's options, which no other may read meanwhile.
+    first = map(try_to_encode, records[:1])
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        results = chain(first, threads.map(try_to_encode, records[1:]))
+        shown = tqdm(
+            zip(records, results, strict=True), "encoding", len(records),
+            unit=" samples", disable=not show_progress,
+        )  # fmt: skip
+        for record, result in shown:
+            if isinstance(result, LabelCutError):
+                cut.append(result.sample_id)
+            else:
+                kept.append(record)
+                encoded.append(result)
     if cut and (not skip_cut_labels or not kept):
         raise CutLabelsError(cut)
     return kept, encoded, cut

@@ -105,15 +105,28 @@ def _gold_plan(record: RasSample) -> Plan:
 
 
 def score_helper(outputs: Sequence[str], samples: Sequence[InstructionSample]) -> dict[str, float]:
-    """Exact match and token F1 of the labels, normalised, and what the samples' task is about.
+    """Exact match and token F1 of the labels, normalised, and what the samples' tasks are about.
 
-    outputs: one a sample, all samples of one task. Raises ValueError without a sample.
+    outputs: one a sample. With samples of several tasks those of a task are named TASK_FIGURE,
+    after those of all. Raises ValueError without a sample.
     """
+    figures = _label_scores(outputs, samples)
+    tasks = dict.fromkeys(sample.task for sample in samples)
+    if len(tasks) == 1:
+        return figures | TASK_SCORES[samples[0].task](outputs, samples)
+    for task in tasks:
+        rows = [row for row, sample in enumerate(samples) if sample.task == task]
+        own, wrote = [samples[row] for row in rows], [outputs[row] for row in rows]
+        scores = _label_scores(wrote, own) | TASK_SCORES[task](wrote, own)
+        figures |= {f"{task}_{name}": value for name, value in scores.items()}
+    return figures
+
+
+def _label_scores(outputs: Sequence[str], samples: Sequence[InstructionSample]) -> dict[str, float]:
     pairs = list(zip(outputs, _labels(samples), strict=True))
     return {
         "exact_match": _mean([exact_match(output, [label]) for output, label in pairs]),
         "token_f1": _mean([token_f1(output, [label]) for output, label in pairs]),
-        **TASK_SCORES[samples[0].task](outputs, samples),
     }
 
 

@@ -146,7 +146,7 @@ def decided(settings: VLLMSettings, served: Iterable[VLLMServed]) -> VLLMSetting
         soft_prompts=any(c.prefix for c in components) if prompts is None else prompts,
         max_lora_rank=settings.max_lora_rank or max(ranks, default=0),
         lora_target_modules=tuple(sorted(targets)),
-        max_loras=max(settings.max_loras, sum(rank > 0 for rank in ranks)),
+        max_loras=max(settings.max_loras, len({c.lora_id for c in components if c.lora_id})),
     )
 
 

@@ -188,7 +188,8 @@ class VLLMEngine:
         served, final, written = item.served, None, 0
         lora = None
         if served.lora_folder is not None:
-            lora = LoRARequest(str(served.name), served.lora_id, str(served.lora_folder))
+            folder = str(served.lora_folder)
+            lora = LoRARequest(folder, served.lora_id, folder)
         try:
             async for output in process.engine.generate(
                 prompt, sampling_params(item), f"request-{next(self._numbers)}", lora_request=lora
