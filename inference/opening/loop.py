@@ -1,7 +1,7 @@
 """A loop by its name, with everything that it needs; a new loop is listed here."""
 
 import logging
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from inference.engines.contract import (
     T2T_ADAPTER,
     Engine,
     EngineOptions,
+    Request,
 )
 from inference.indexes.focused import BothExtractors, Extractor
 from inference.indexes.spans import SpanExtractor, SpanService
@@ -226,7 +227,9 @@ def open_loop(
         kept[key] = SpanService.open(folder)
     spans: SpanService | None = kept["spans", folder] if folder else None
     extractor = _open_extractor(engine, options, unfocused, passage_reader, spans)
-    helpers = {task: helper_requests(one, task) for task, one in components.helpers.items()}
+    helpers: dict[str, Callable[[str], Request]] = {
+        task: helper_requests(one, task) for task, one in components.helpers.items()
+    }
     loop = kind.open(
         LoopParts(
             options,
