@@ -250,7 +250,7 @@ def test_wrong_input_ends_with_one_line(
     build("--limit", 20)
     named = ("--propositions", tmp_path / "index")
     wrong_task = message(lambda: ask(*named, "--decomposer", components["resolve"]))
-    assert "task 'resolve', and 'decompose' is needed" in wrong_task
+    assert "for 'resolve', and 'decompose' is needed" in wrong_task
     both = ("--granularity", "passage", "--without-passages")
     assert "give one of the two" in message(lambda: ask(*both))
     lines = (folder / "world" / "corpus.jsonl").read_text().splitlines()
