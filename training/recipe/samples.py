@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -205,7 +204,7 @@ def encode_samples(
 
     # The first alone, for it may set the tokenizer's options, which no other may read meanwhile.
     first = map(try_to_encode, records[:1])
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+    with ThreadPoolExecutor() as threads:
         results = chain(first, threads.map(try_to_encode, records[1:]))
         shown = tqdm(
             zip(records, results, strict=True), "encoding", len(records),
