@@ -96,6 +96,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.title_weight",
         "benchmarks.page_pictures",
         "benchmarks.record",
+        "benchmarks.repeated_tests",
         "benchmarks.results_page",
     ),
     "Look at this machine and this code": ("trivium.doctor", "trivium.rooms", "trivium.page"),

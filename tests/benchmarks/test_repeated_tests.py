@@ -27,7 +27,8 @@ def test_every_run_has_all_files_in_an_order_of_its_own() -> None:
     assert orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1])
     assert orders[0] != shuffled_files(ROOT / "tests" / "formats", 1, 1)
     assert set(orders[0]) == {
-        path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "formats").rglob("test_*")
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests" / "formats").rglob("test_*.py")
     }
 
 
