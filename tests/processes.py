@@ -179,6 +179,27 @@ def fresh(
     )
 
 
+# The process limits itself: a fork that runs Python before it becomes a command (`preexec_fn`) dies
+# now and then where an index in Milvus was opened before it, of gRPC's threads.
+_SMALL_FILES = """
+import os, resource, sys
+size, command = int(sys.argv[1]), sys.argv[2:]
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+os.execv(sys.executable, [sys.executable, *command])
+"""
+
+
+def on_full_disk(
+    program: Path,
+    *arguments: object,
+    largest_file: int,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+) -> "subprocess.CompletedProcess[str]":
+    """Run a script whose files cannot grow beyond `largest_file` bytes, as on a disk that fills."""
+    return fresh("-c", _SMALL_FILES, largest_file, program, *arguments, cwd=cwd, env=env)
+
+
 def _become(
     arguments: list[str],
     folder: Path,

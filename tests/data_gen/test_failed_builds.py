@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 from tests.data_gen.build_inputs import write_inputs
 from tests.data_gen.test_build_commands import DATA_GEN, run
 from tests.data_gen.test_build_pins import PINS, hashes
+from tests.processes import on_full_disk
 
 COMMANDS = {
     "build_subq.py": ("--source", "2wikimultihopqa=wiki.jsonl", "--skip-contradictions"),
@@ -20,17 +20,6 @@ COMMANDS = {
     "build_conditions.py": ("--source", "hotpotqa=hotpot.jsonl"),
 }
 OPTIONS = ("--tokenizer", "words")
-
-
-def run_limited(
-    script: str, *arguments: str | Path, cwd: Path, largest_file: int
-) -> "subprocess.CompletedProcess[str]":
-    """Run a command whose files cannot grow beyond `largest_file` bytes, as on a full disk."""
-    return subprocess.run(
-        [sys.executable, str(DATA_GEN / script), *map(str, arguments)],
-        capture_output=True, text=True, cwd=cwd, check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file,) * 2),
-    )  # fmt: skip
 
 
 def check_refused(done: "subprocess.CompletedProcess[str]", out: Path) -> None:
@@ -49,7 +38,7 @@ def test_a_build_that_finds_no_room(
 ) -> None:
     write_inputs(tmp_path)
     arguments = (*COMMANDS[script], *OPTIONS, *part, "--out", "out")
-    done = run_limited(script, *arguments, cwd=tmp_path, largest_file=largest_file)
+    done = on_full_disk(DATA_GEN / script, *arguments, cwd=tmp_path, largest_file=largest_file)
     check_refused(done, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -60,7 +49,9 @@ def test_what_stood_there_is_unchanged_and_the_next_run_finds_its_way(tmp_path: 
     assert run("build_triples.py", *arguments, cwd=tmp_path).returncode == 0
     before = hashes(tmp_path / "out")
     more = ("--source", "tekgen=tekgen.tsv")
-    done = run_limited("build_triples.py", *arguments, *more, cwd=tmp_path, largest_file=2_000)
+    done = on_full_disk(
+        DATA_GEN / "build_triples.py", *arguments, *more, cwd=tmp_path, largest_file=2_000
+    )
     check_refused(done, tmp_path / "out")
     assert hashes(tmp_path / "out") == before
     assert run("build_triples.py", *arguments, cwd=tmp_path).returncode == 0
@@ -74,7 +65,9 @@ def test_merging_and_parquet_find_no_room(tmp_path: Path) -> None:
         done = run("build_triples.py", *arguments, *part, "--out", out, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     for script, source in (("merge_shards.py", "part"), ("to_parquet.py", "built")):
-        done = run_limited(script, source, "--out", "out", cwd=tmp_path, largest_file=1_000)
+        done = on_full_disk(
+            DATA_GEN / script, source, "--out", "out", cwd=tmp_path, largest_file=1_000
+        )
         check_refused(done, tmp_path / "out")
         assert not (tmp_path / "out").exists()
 

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from data_gen.teacher.journal import read_journal
 from models.formats.records import PassageRecord, QuestionRecord, RasSample, read_records
 from tests import processes
 from tests.data_gen.faulty_endpoint import FAULTS, Endpoint, served
+from tests.processes import on_full_disk
 from tests.shared_data import shared_data_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -293,14 +293,9 @@ def test_a_full_disk_loses_nothing_that_was_written(
     out = tmp_path / "out"
     arguments = [*filter_arguments(source, out), *QUICK]
 
-    def full_disk() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
-
     with served() as endpoint:
-        full = subprocess.run(
-            [sys.executable, str(COMMAND), *map(str, arguments)], preexec_fn=full_disk,
-            env={**os.environ, **endpoint.environment}, capture_output=True, text=True,
-        )  # fmt: skip
+        environment = {**os.environ, **endpoint.environment}
+        full = on_full_disk(COMMAND, *arguments, largest_file=6000, env=environment)
         assert full.returncode == 1
         last = full.stderr.strip().splitlines()[-1]
         assert "teacher_journal.jsonl: cannot be written" in last
