@@ -10,8 +10,10 @@ import pytest
 
 from tests.slurm.programs import SCRIPTS, write_echo
 
-# Shows its words and Ray's variables; a program named `slow` goes on until it is ended.
+# Shows its words and Ray's variables. Nodes are waited for until srun has begun, and a program
+# named `slow` goes on until it is ended.
 PYTHON = """#!/bin/bash
+if [[ $1 == slurm/await_nodes.py ]]; then until [[ -s $ASKED ]]; do sleep 0.02; done; fi
 IFS="|"; echo "$*"
 echo "$RAY_ADDRESS|$RAY_AUTH_MODE|${#RAY_AUTH_TOKEN}|$RAY_USAGE_STATS_ENABLED"
 if [[ $1 == slow ]]; then
