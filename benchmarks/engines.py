@@ -1,5 +1,5 @@
 """Compare engines at extracting triples: transformers, vLLM, vLLM without its prefix cache, with a
-grammar, and bare.
+grammar, with tokens guessed from the prompt, and bare.
 
 Same component, same documents, everyone in a process of its own, one at a time. The last line of
 the output is one JSON object.
@@ -81,6 +81,13 @@ def ratios(results: dict[str, PartResult], settings: EngineRunSettings) -> dict[
         "ratio_vllm_vs_transformers1": (speed("vllm"), speed("transformers", "1")),
         "ratio_prefix_caching": (speed("vllm"), speed("vllm_no_prefix_caching")),
         "ratio_grammar": (speed("vllm_grammar"), speed("vllm")),
+        **{
+            f"ratio_prompt_lookup_{at_once}": (
+                speed("vllm_prompt_lookup", str(at_once)),
+                speed("vllm", str(at_once)),
+            )
+            for at_once in settings.concurrencies
+        },
     }
     return {name: left / right for name, (left, right) in pairs.items() if left and right}
 
@@ -108,6 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--documents", type=int, default=64, help="of each concurrency but one (default: 64)")
     add("--max-new-tokens", type=int, default=128, help="of an extraction (default: 128)")
     add("--concurrency", type=int, nargs="+", default=[1, 8, 32], help="default: 1 8 32")
+    add("--prompt-lookup-tokens", type=int, default=4,
+        help="that vllm_prompt_lookup guesses a step (default: 4)")  # fmt: skip
     add("--untrained", action="store_true", help="the backbone without the component's adapter")
     add("--threads", type=int, default=available_threads(), help="default: all cores")
     add("--limit-seconds", type=float, default=1800.0, help="time for all together (default: 1800)")
@@ -127,6 +136,7 @@ def main() -> None:
         documents=options.documents,
         max_new_tokens=options.max_new_tokens,
         untrained=options.untrained,
+        prompt_lookup_tokens=options.prompt_lookup_tokens,
         threads=options.threads,
     )
     report = compare(settings, options.only, options.corpus, options.seed, options.limit_seconds)

@@ -33,6 +33,7 @@ CONTESTANTS = {
     "vllm": "our engine on vLLM",
     "vllm_no_prefix_caching": "the same without prefix caching",
     "vllm_grammar": "our engine on vLLM, outputs held to the triples' grammar",
+    "vllm_prompt_lookup": "our engine on vLLM, tokens guessed from the prompt",
     "bare_vllm": "vLLM's own LLM class, all requests at once",
 }
 MAX_MODEL_LEN = 2048
@@ -44,7 +45,7 @@ class EngineRunSettings(FiledSettings):
 
     t2t: component folder that extracts. documents: of each concurrency, all different.
     documents_one: of the concurrency of one. max_new_tokens: of an extraction.
-    untrained: without the component's adapter.
+    untrained: without the component's adapter. prompt_lookup_tokens: of the engine that guesses.
     """
 
     t2t: str
@@ -54,6 +55,7 @@ class EngineRunSettings(FiledSettings):
     documents_one: int = 8
     max_new_tokens: int = 128
     untrained: bool = False
+    prompt_lookup_tokens: int = 4
     threads: int = 2
 
     def __post_init__(self) -> None:
@@ -102,6 +104,7 @@ def open_contestant(name: str, settings: EngineRunSettings) -> Engine:
         max_model_len=MAX_MODEL_LEN,
         max_num_seqs=max(settings.concurrencies),
         enable_prefix_caching=name != "vllm_no_prefix_caching",
+        prompt_lookup_tokens=settings.prompt_lookup_tokens if name == "vllm_prompt_lookup" else 0,
     )
     return VLLMEngine(adapters=adapters, dtype=settings.dtype, settings=options)
 
@@ -144,6 +147,9 @@ async def run_engine(name: str, settings: EngineRunSettings, folder: Path) -> di
         for concurrency, share in shares(settings, requests).items():
             figures[str(concurrency)] = await _timed(engine, share, concurrency)
         figures["resident_bytes"] = resident_bytes(psutil.Process())
+        kept, guessed = getattr(engine, "kept_guesses", (0, 0))
+        if guessed:
+            figures |= {"kept_guesses": kept, "guessed_tokens": guessed}
     finally:
         await engine.close()
     return figures

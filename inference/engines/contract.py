@@ -107,7 +107,8 @@ class EngineOptions:
     dtype: "auto" (as stored), "bfloat16", "float16" or "float32"; "native" is made one of these.
     max_batch_size: requests that run at once; to an endpoint, in flight.
     merge_adapters: of transformers: each adapter in a copy of the backbone.
-    gpu_memory_utilization, tensor_parallel_size, max_model_len, compile: of vLLM, see VLLMSettings.
+    gpu_memory_utilization, tensor_parallel_size, max_model_len, compile, prompt_lookup_tokens: of
+        vLLM, see VLLMSettings.
     constrain: hold plans, triples and condition triplets to their grammars.
     base_url, api_key: of an endpoint; None: `OPENAI_BASE_URL`, `OPENAI_API_KEY`.
     max_retries, timeout: of one request to an endpoint; the time-out in seconds.
@@ -127,6 +128,7 @@ class EngineOptions:
     tensor_parallel_size: int = 1
     max_model_len: int | None = None
     compile: bool | None = None
+    prompt_lookup_tokens: int = 0
     constrain: bool = False
     base_url: str | None = None
     api_key: str | None = None
@@ -177,8 +179,8 @@ class Sampling:
     seed: with a temperature above 0, the same seed gives the same tokens whatever else is in
         the batch; None draws a fresh one.
     logprobs: also return the natural log-probability of each generated token, under the model's
-        own distribution (before temperature, top_p and a constraint), or under the one that the
-        token was drawn from (`EngineOptions.logprobs_of`).
+        own distribution (before temperature, top_p and a constraint, though vLLM's are after the
+        constraint), or under the one that the token was drawn from (`EngineOptions.logprobs_of`).
     """
 
     max_new_tokens: int = 128

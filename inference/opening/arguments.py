@@ -133,6 +133,13 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
         action=BooleanOptionalAction,
         help="vLLM: compile the model, a minute at the start (default: on a GPU)",
     )
+    add(
+        "--prompt-lookup-tokens",
+        type=whole_number(0),
+        metavar="TOKENS",
+        help="vLLM: guess so many tokens a step from the prompt's own text, where few requests run "
+        "and outputs copy it; 0: none (default: %(default)s)",
+    )
     add("--engines", type=positive_int, help="ray: how many (default: %(default)s)")
     add(
         "--ray-engine",

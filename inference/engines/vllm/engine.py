@@ -145,6 +145,12 @@ class VLLMEngine:
         """Requests that were put off for want of cache, since the process started."""
         return self.supervisor.process.progress.preemptions
 
+    @property
+    def kept_guesses(self) -> tuple[int, int]:
+        """How many tokens of `prompt_lookup_tokens` were right, and how many were guessed."""
+        progress = self.supervisor.process.progress
+        return progress.kept_guesses, progress.guessed_tokens
+
     def count_tokens(self, text: str) -> int:
         """Return the tokens of `text` under the backbone's tokenizer, without special tokens."""
         return len(text_ids(self.tokenizer, text))

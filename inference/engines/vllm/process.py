@@ -22,6 +22,8 @@ CONNECTOR_MODULE = "inference.engines.vllm.soft_prefix_connector"
 CPU_WORKER = "inference.engines.vllm.cpu_worker.MendedCPUWorker"
 # What vLLM has kernels for.
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+# Least and most tokens that have to stand alike, for what follows them to be guessed.
+LOOKED_UP_TOKENS = (1, 3)
 # How a soft prompt is named: in a request's kv_transfer_params, and its folder in the connector's
 # configuration.
 REQUEST_KEY = "soft_prefix"
@@ -47,6 +49,9 @@ class VLLMSettings:
         a CPU. num_blocks: of the cache, in place of what fits.
     tensor_parallel_size: GPUs of one engine.
     enforce_eager: run without compiling; None: on a CPU, where compiling takes a minute.
+    prompt_lookup_tokens: that a step guesses of each request, from what followed the same tokens
+        earlier in prompt and output, and checks all at once (prompt-lookup decoding); 0: none. No
+        output changes; where few requests run and outputs copy their prompts it is faster.
     graphs, soft_prompts, max_lora_rank, lora_target_modules: what later components may bring.
         Never the token embeddings: where prompts with graph tokens and without share a step, vLLM
         takes one's adapter for another's there. max_loras: adapters in one step.
@@ -64,6 +69,7 @@ class VLLMSettings:
     tensor_parallel_size: int = 1
     enforce_eager: bool | None = None
     enable_prefix_caching: bool = True
+    prompt_lookup_tokens: int = 0
     graphs: bool | None = None
     soft_prompts: bool | None = None
     max_lora_rank: int | None = None
@@ -88,11 +94,15 @@ def prefix_path(folder: Path, name: str) -> Path:
 
 
 class Progress:
-    """The time of the engine's last step, and the number of times that it put a request off."""
+    """The time of the engine's last step, how often it put a request off, and how many tokens it
+    guessed and kept of them.
+    """
 
     def __init__(self) -> None:
         self.last_step: float | None = None
         self.preemptions = 0
+        self.guessed_tokens = 0
+        self.kept_guesses = 0
 
     def seconds_since(self) -> float | None:
         """Since the last step; None before the first."""
@@ -151,6 +161,13 @@ def start_vllm(model: str, dtype: str, settings: VLLMSettings, prefix_folder: Pa
             "max_lora_rank": lora_rank_for(settings.max_lora_rank),
             "max_loras": settings.max_loras,
             "lora_target_modules": list(settings.lora_target_modules),
+        }
+    if settings.prompt_lookup_tokens:
+        options["speculative_config"] = {
+            "method": "ngram",
+            "num_speculative_tokens": settings.prompt_lookup_tokens,
+            "prompt_lookup_min": LOOKED_UP_TOKENS[0],
+            "prompt_lookup_max": LOOKED_UP_TOKENS[1],
         }
     if _on_cpu():
         options["worker_cls"] = CPU_WORKER
@@ -260,6 +277,10 @@ def _progress_logger(progress: Progress) -> Any:
         ) -> None:
             progress.last_step = time.monotonic()
             progress.preemptions += getattr(iteration_stats, "num_preempted_reqs", 0)
+            guesses = getattr(scheduler_stats, "spec_decoding_stats", None)
+            if guesses is not None:
+                progress.guessed_tokens += guesses.num_draft_tokens
+                progress.kept_guesses += guesses.num_accepted_tokens
 
         def log_engine_initialized(self) -> None:
             pass
