@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -114,6 +115,7 @@ def summary(outcomes: Sequence[dict[str, Any]], options: argparse.Namespace) -> 
         },
         "runs": len(outcomes),
         "red_runs": sum(bool(outcome["red"]) for outcome in outcomes),
+        "median_seconds": statistics.median(outcome["seconds"] for outcome in outcomes),
         "outcomes": outcomes,
     }
 
