@@ -96,6 +96,8 @@ def repeat(options: argparse.Namespace) -> list[dict[str, Any]]:
         path = options.out / f"run_{run}.json"
         if not path.is_file():
             files = shuffled_files(options.tests, options.seed, run)
+            # Every run reads the tree anew, which may have changed since.
+            provenance.git_state.cache_clear()
             told = {"run": run, **provenance.git_state()}
             told |= run_tests(files, options, options.out / f"run_{run}.log")
             with atomic_write(path) as file:
