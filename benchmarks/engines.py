@@ -1,5 +1,5 @@
 """Compare engines at extracting triples: transformers, vLLM, vLLM without its prefix cache, with a
-grammar, with tokens guessed from the prompt, and bare.
+grammar, with prompt lookup, and bare.
 
 Same component, same documents, everyone in a process of its own, one at a time. The last line of
 the output is one JSON object.
@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-new-tokens", type=int, default=128, help="of an extraction (default: 128)")
     add("--concurrency", type=int, nargs="+", default=[1, 8, 32], help="default: 1 8 32")
     add("--prompt-lookup-tokens", type=int, default=4,
-        help="that vllm_prompt_lookup guesses a step (default: 4)")  # fmt: skip
+        help="draft tokens a step of vllm_prompt_lookup (default: 4)")  # fmt: skip
     add("--untrained", action="store_true", help="the backbone without the component's adapter")
     add("--threads", type=int, default=available_threads(), help="default: all cores")
     add("--limit-seconds", type=float, default=1800.0, help="time for all together (default: 1800)")

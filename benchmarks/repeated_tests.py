@@ -24,8 +24,9 @@ from xml.etree import ElementTree
 
 from tqdm import tqdm
 
+from benchmarks.harness.processes import benchmark_parser
 from common import provenance
-from common.commands import command_parser, one_line_errors
+from common.commands import one_line_errors
 from common.errors import UserError
 from common.files import atomic_write
 from common.tables import emit_json, print_table
@@ -123,7 +124,7 @@ def summary(outcomes: Sequence[dict[str, Any]], options: argparse.Namespace) -> 
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__doc__)
+    parser = benchmark_parser(__doc__)
     add = parser.add_argument
     add("--out", type=Path, required=True, help="folder of the runs; it is gone on with")
     add("--runs", type=int, default=20, help="how often (default: %(default)s)")

@@ -33,7 +33,7 @@ CONTESTANTS = {
     "vllm": "our engine on vLLM",
     "vllm_no_prefix_caching": "the same without prefix caching",
     "vllm_grammar": "our engine on vLLM, outputs held to the triples' grammar",
-    "vllm_prompt_lookup": "our engine on vLLM, tokens guessed from the prompt",
+    "vllm_prompt_lookup": "our engine on vLLM, tokens drafted by prompt lookup",
     "bare_vllm": "vLLM's own LLM class, all requests at once",
 }
 MAX_MODEL_LEN = 2048
@@ -45,7 +45,7 @@ class EngineRunSettings(FiledSettings):
 
     t2t: component folder that extracts. documents: of each concurrency, all different.
     documents_one: of the concurrency of one. max_new_tokens: of an extraction.
-    untrained: without the component's adapter. prompt_lookup_tokens: of the engine that guesses.
+    untrained: without the component's adapter. prompt_lookup_tokens: of `vllm_prompt_lookup`.
     """
 
     t2t: str
@@ -147,9 +147,8 @@ async def run_engine(name: str, settings: EngineRunSettings, folder: Path) -> di
         for concurrency, share in shares(settings, requests).items():
             figures[str(concurrency)] = await _timed(engine, share, concurrency)
         figures["resident_bytes"] = resident_bytes(psutil.Process())
-        kept, guessed = getattr(engine, "kept_guesses", (0, 0))
-        if guessed:
-            figures |= {"kept_guesses": kept, "guessed_tokens": guessed}
+        if name == "vllm_prompt_lookup":
+            figures |= {key: getattr(engine, key) for key in ("draft_tokens", "accepted_tokens")}
     finally:
         await engine.close()
     return figures

@@ -137,8 +137,8 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
         "--prompt-lookup-tokens",
         type=whole_number(0),
         metavar="TOKENS",
-        help="vLLM: guess so many tokens a step from the prompt's own text, where few requests run "
-        "and outputs copy it; 0: none (default: %(default)s)",
+        help="vLLM: draft so many tokens a step from what followed the same words before (prompt-"
+        "lookup decoding); 0: none (default: %(default)s)",
     )
     add("--engines", type=positive_int, help="ray: how many (default: %(default)s)")
     add(

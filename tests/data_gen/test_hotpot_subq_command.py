@@ -19,7 +19,6 @@ from data_gen.teacher.journal import read_journal
 from models.formats.records import PassageRecord, QuestionRecord, RasSample, read_records
 from tests import processes
 from tests.data_gen.faulty_endpoint import FAULTS, Endpoint, served
-from tests.processes import on_full_disk
 from tests.shared_data import shared_data_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -295,7 +294,7 @@ def test_a_full_disk_loses_nothing_that_was_written(
 
     with served() as endpoint:
         environment = {**os.environ, **endpoint.environment}
-        full = on_full_disk(COMMAND, *arguments, largest_file=6000, env=environment)
+        full = processes.on_full_disk(COMMAND, *arguments, largest_file=6000, env=environment)
         assert full.returncode == 1
         last = full.stderr.strip().splitlines()[-1]
         assert "teacher_journal.jsonl: cannot be written" in last

@@ -146,10 +146,14 @@ class VLLMEngine:
         return self.supervisor.process.progress.preemptions
 
     @property
-    def kept_guesses(self) -> tuple[int, int]:
-        """How many tokens of `prompt_lookup_tokens` were right, and how many were guessed."""
-        progress = self.supervisor.process.progress
-        return progress.kept_guesses, progress.guessed_tokens
+    def draft_tokens(self) -> int:
+        """Tokens that prompt lookup drafted, since the process started."""
+        return self.supervisor.process.progress.draft_tokens
+
+    @property
+    def accepted_tokens(self) -> int:
+        """Draft tokens that the model agreed with, since the process started."""
+        return self.supervisor.process.progress.accepted_tokens
 
     def count_tokens(self, text: str) -> int:
         """Return the tokens of `text` under the backbone's tokenizer, without special tokens."""

@@ -22,8 +22,8 @@ CONNECTOR_MODULE = "inference.engines.vllm.soft_prefix_connector"
 CPU_WORKER = "inference.engines.vllm.cpu_worker.MendedCPUWorker"
 # What vLLM has kernels for.
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-# Least and most tokens that have to stand alike, for what follows them to be guessed.
-LOOKED_UP_TOKENS = (1, 3)
+# Least and most tokens that have to stand alike for what follows them to be drafted.
+PROMPT_LOOKUP_MIN, PROMPT_LOOKUP_MAX = 1, 3
 # How a soft prompt is named: in a request's kv_transfer_params, and its folder in the connector's
 # configuration.
 REQUEST_KEY = "soft_prefix"
@@ -49,9 +49,9 @@ class VLLMSettings:
         a CPU. num_blocks: of the cache, in place of what fits.
     tensor_parallel_size: GPUs of one engine.
     enforce_eager: run without compiling; None: on a CPU, where compiling takes a minute.
-    prompt_lookup_tokens: that a step guesses of each request, from what followed the same tokens
-        earlier in prompt and output, and checks all at once (prompt-lookup decoding); 0: none. No
-        output changes; where few requests run and outputs copy their prompts it is faster.
+    prompt_lookup_tokens: draft tokens of each request in a step, from what followed the same tokens
+        earlier in prompt and output, checked all at once (prompt-lookup decoding); 0: none. Greedy
+        outputs stay as they are; with a temperature the same seed may draw others.
     graphs, soft_prompts, max_lora_rank, lora_target_modules: what later components may bring.
         Never the token embeddings: where prompts with graph tokens and without share a step, vLLM
         takes one's adapter for another's there. max_loras: adapters in one step.
@@ -94,15 +94,15 @@ def prefix_path(folder: Path, name: str) -> Path:
 
 
 class Progress:
-    """The time of the engine's last step, how often it put a request off, and how many tokens it
-    guessed and kept of them.
+    """The time of the engine's last step, the number of times that it put a request off, and its
+    draft tokens and those of them that were accepted.
     """
 
     def __init__(self) -> None:
         self.last_step: float | None = None
         self.preemptions = 0
-        self.guessed_tokens = 0
-        self.kept_guesses = 0
+        self.draft_tokens = 0
+        self.accepted_tokens = 0
 
     def seconds_since(self) -> float | None:
         """Since the last step; None before the first."""
@@ -166,8 +166,8 @@ def start_vllm(model: str, dtype: str, settings: VLLMSettings, prefix_folder: Pa
         options["speculative_config"] = {
             "method": "ngram",
             "num_speculative_tokens": settings.prompt_lookup_tokens,
-            "prompt_lookup_min": LOOKED_UP_TOKENS[0],
-            "prompt_lookup_max": LOOKED_UP_TOKENS[1],
+            "prompt_lookup_min": PROMPT_LOOKUP_MIN,
+            "prompt_lookup_max": PROMPT_LOOKUP_MAX,
         }
     if _on_cpu():
         options["worker_cls"] = CPU_WORKER
@@ -277,10 +277,10 @@ def _progress_logger(progress: Progress) -> Any:
         ) -> None:
             progress.last_step = time.monotonic()
             progress.preemptions += getattr(iteration_stats, "num_preempted_reqs", 0)
-            guesses = getattr(scheduler_stats, "spec_decoding_stats", None)
-            if guesses is not None:
-                progress.guessed_tokens += guesses.num_draft_tokens
-                progress.kept_guesses += guesses.num_accepted_tokens
+            drafts = getattr(scheduler_stats, "spec_decoding_stats", None)
+            if drafts is not None:
+                progress.draft_tokens += drafts.num_draft_tokens
+                progress.accepted_tokens += drafts.num_accepted_tokens
 
         def log_engine_initialized(self) -> None:
             pass
