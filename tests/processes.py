@@ -160,9 +160,10 @@ def wait_together(started: Sequence[Process], grace: float, timeout: float = 600
     """
     end = time.monotonic() + timeout
     while running := [process for process in started if process.poll() is None]:
-        wait_for_any([process.sentinel for process in running], max(0.0, end - time.monotonic()))
+        # Before the wait: one that failed while the others were asked is not among the running.
         if any(process.poll() for process in started):
             end = min(end, time.monotonic() + grace)
+        wait_for_any([process.sentinel for process in running], max(0.0, end - time.monotonic()))
         if time.monotonic() >= end:
             for process in running:
                 process.kill()

@@ -69,6 +69,9 @@ def test_where_one_of_several_fails_the_others_end_too(tmp_path: Path) -> None:
     assert wait_together([begin(program, 0, 1), begin(program, 600, 0)], grace=0) == [1, -9]
     started = [begin(program, 600, 0) for _ in range(2)]
     assert wait_together(started, grace=600, timeout=0.1) == [-9, -9]
+    failed, waits = begin(program, 0, 1), begin(program, 600, 0)
+    failed.wait(60)
+    assert wait_together([failed, waits], grace=0) == [1, -9]
 
 
 STARTS = """
