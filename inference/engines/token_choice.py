@@ -92,11 +92,9 @@ class Matcher:
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
 
-    def masked(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the logits [vocabulary], minus infinity for tokens that may not come next."""
-        # One byte a token, 0 where it is not allowed.
-        allowed = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)
-        return logits.masked_fill(allowed.to(logits.device) == 0, -math.inf)
+    def allowed(self) -> bytes:
+        """Return one byte a token of the vocabulary, 0 where it may not come next."""
+        return bytes(self._matcher.compute_logit_bias())
 
     def accept(self, token_id: int) -> None:
         """Take note of the token that came."""
@@ -124,8 +122,7 @@ class RowState:
 
     matcher: of its constraint. abandoned: whether nobody waits for its outcome any more.
     on_tokens: hears of each token as it comes. logprobs_of: see `EngineOptions`.
-    drawn_logprob: of the last token that `choose` returned, under the distribution that it was
-    drawn from.
+    generator: of what is drawn.
     """
 
     sampling: Sampling
@@ -135,7 +132,6 @@ class RowState:
     abandoned: Callable[[], bool] = lambda: False
     on_tokens: Callable[[Sequence[int]], object] | None = None
     logprobs_of: LogprobsOf = "model"
-    drawn_logprob: float = 0.0
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
@@ -149,33 +145,6 @@ class RowState:
                 self.generator.seed()
             else:
                 self.generator.manual_seed(self.sampling.seed)
-
-    def choose(self, logits: torch.Tensor) -> int:
-        """Return the next token, out of `logits` [vocabulary] under constraint and sampling."""
-        if self.matcher is not None:
-            logits = self.matcher.masked(logits)
-        if self.generator is not None:
-            return self._draw(logits)
-        token_id = int(logits.argmax())
-        if self.sampling.logprobs and self.logprobs_of == "sampled":
-            self.drawn_logprob = float(logits.float().log_softmax(dim=-1)[token_id])
-        return token_id
-
-    def _draw(self, logits: torch.Tensor) -> int:
-        # One uniform number on the cumulated probabilities: the same token wherever logits are
-        # nearly the same, and no order of the vocabulary where none is asked for.
-        weights = torch.softmax(logits.float().cpu() / self.sampling.temperature, dim=-1)
-        ids = None
-        if self.sampling.top_p < 1:
-            weights, ids = weights.sort(descending=True, stable=True)
-            before = weights.cumsum(dim=-1) - weights
-            weights = weights.masked_fill(before >= self.sampling.top_p, 0.0)
-        cumulated = weights.cumsum(dim=-1, dtype=torch.float64)
-        point = torch.rand(1, generator=self.generator, dtype=torch.float64) * cumulated[-1]
-        place = torch.searchsorted(cumulated, point, right=True)
-        if self.sampling.logprobs and self.logprobs_of == "sampled":
-            self.drawn_logprob = float((weights[place] / cumulated[-1]).log())
-        return int(place if ids is None else ids[place])
 
     def accept(self, token_id: int, logprob: float | None) -> None:
         """Append a token and decide whether the row ends with it."""
@@ -214,20 +183,107 @@ def choose_tokens(logits_BV: torch.Tensor, rows: list[RowState]) -> torch.Tensor
 
     logits_BV: one line a row, the finished rows' lines included (their token is not recorded).
     """
-    chosen = logits_BV.argmax(dim=-1)
-    for place, row in enumerate(rows):
-        if row.finish_reason is None and (row.generator is not None or row.matcher is not None):
-            chosen[place] = row.choose(logits_BV[place])
-    logprobs: list[float] | None = None
-    if any(row.sampling.logprobs for row in rows):
-        scores = logits_BV.float().log_softmax(dim=-1)
-        logprobs = scores.gather(1, chosen[:, None])[:, 0].tolist()
-        for place, row in enumerate(rows):
-            # Elsewhere the two distributions are one.
-            if row.logprobs_of == "sampled" and (row.generator or row.matcher):
-                logprobs[place] = row.drawn_logprob
-    for place, (row, token_id) in enumerate(zip(rows, chosen.tolist(), strict=True)):
-        if row.finish_reason is None:
-            wanted = logprobs is not None and row.sampling.logprobs
-            row.accept(token_id, logprobs[place] if logprobs and wanted else None)
+    active = [place for place, row in enumerate(rows) if row.finish_reason is None]
+    held = held_to_constraints(logits_BV, rows, active)
+    chosen = held.argmax(dim=-1)
+    logprobs: dict[int, float] = {}
+    for cut in (False, True):
+        drawing = [
+            place
+            for place in active
+            if rows[place].generator is not None and (rows[place].sampling.top_p < 1) == cut
+        ]
+        if drawing:
+            token_ids, drawn_logprobs = draw(held, drawing, [rows[n] for n in drawing], cut)
+            chosen[drawing] = token_ids
+            told = zip(drawing, drawn_logprobs.tolist(), strict=True)
+            logprobs |= {n: each for n, each in told if rows[n].logprobs_of == "sampled"}
+    for logits, logprobs_of in ((logits_BV, "model"), (held, "sampled")):
+        untold = [
+            place
+            for place in active
+            if rows[place].sampling.logprobs
+            and rows[place].logprobs_of == logprobs_of
+            and place not in logprobs
+        ]
+        if untold:
+            logprobs |= zip(untold, _logprobs(logits, chosen, untold), strict=True)
+    for place, token_id in zip(active, chosen[active].tolist(), strict=True):
+        row = rows[place]
+        row.accept(token_id, logprobs.get(place) if row.sampling.logprobs else None)
     return chosen
+
+
+def held_to_constraints(
+    logits_BV: torch.Tensor, rows: Sequence[RowState], active: Sequence[int]
+) -> torch.Tensor:
+    """Return the logits, minus infinity where a row's constraint lets a token not come next.
+
+    The very tensor that was given where no unfinished row, of those `active`, has a constraint.
+    """
+    places = [place for place in active if rows[place].matcher is not None]
+    if not places:
+        return logits_BV
+    matchers = [matcher for place in places if (matcher := rows[place].matcher) is not None]
+    allowed = torch.frombuffer(
+        bytearray().join(matcher.allowed() for matcher in matchers), dtype=torch.uint8
+    )
+    barred = torch.zeros_like(logits_BV, dtype=torch.bool)
+    barred[places] = allowed.view(len(places), -1).to(logits_BV.device) == 0
+    return logits_BV.masked_fill(barred, -math.inf)
+
+
+def draw(
+    logits_BV: torch.Tensor, places: Sequence[int], rows: Sequence[RowState], cut: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw a token for each of `rows`, which stand at `places` of the logits, at its temperature.
+
+    cut: the rows have a `top_p` below 1, under which log-probabilities are too.
+
+    Returns the ids [N] and their log-probabilities [N].
+    """
+    if logits_BV.is_cuda:
+        return _drawn(logits_BV[places], rows, cut)
+    # What one row needs stays in a CPU's cache; all at once would take three times as long.
+    found = [
+        _drawn(logits_BV[place : place + 1].cpu(), [row], cut)
+        for place, row in zip(places, rows, strict=True)
+    ]
+    token_ids, logprobs = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return token_ids.to(logits_BV.device), logprobs
+
+
+def _drawn(
+    logits_NV: torch.Tensor, rows: Sequence[RowState], cut: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    def column(values: Sequence[float]) -> torch.Tensor:
+        return torch.tensor(values, device=logits_NV.device)[:, None]
+
+    temperatures = column([row.sampling.temperature for row in rows])
+    weights = (logits_NV.float() / temperatures).softmax(dim=-1)
+    ids = None
+    if cut:
+        weights, ids = weights.sort(descending=True, stable=True)
+        before = weights.cumsum(dim=-1) - weights
+        is_cut = before >= column([row.sampling.top_p for row in rows])
+        weights = weights.masked_fill(is_cut, 0.0)
+    # One uniform number on the cumulated probabilities: the same token wherever logits are nearly
+    # the same, and no order of the vocabulary where none is asked for.
+    cumulated = weights.cumsum(dim=-1, dtype=torch.float64)
+    uniform = [torch.rand(1, generator=row.generator, dtype=torch.float64) for row in rows]
+    points = torch.stack(uniform).to(logits_NV.device) * cumulated[:, -1:]
+    places = torch.searchsorted(cumulated, points, right=True)
+    logprobs = (weights.gather(1, places) / cumulated[:, -1:]).log()
+    token_ids = places if ids is None else ids.gather(1, places)
+    return token_ids[:, 0], logprobs[:, 0]
+
+
+def _logprobs(
+    logits_BV: torch.Tensor, token_ids: torch.Tensor, places: Sequence[int]
+) -> list[float]:
+    """Return the log-probabilities of the tokens of some places."""
+    if len(places) < len(logits_BV):
+        logits_BV, token_ids = logits_BV[places], token_ids[places]
+    scores = logits_BV.float().log_softmax(dim=-1)
+    found: list[float] = scores.gather(1, token_ids[:, None])[:, 0].tolist()
+    return found
