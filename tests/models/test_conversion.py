@@ -15,10 +15,13 @@ from typing import Any
 
 import pytest
 from safetensors import SafetensorError
+from tokenizers import decoders, normalizers
 from transformers import AutoTokenizer
 
 from common import cache
 from common.cache import CacheFolderError, cache_folder
+from inference.engines.contract import Constraint
+from inference.engines.token_choice import ConstraintCompiler
 from models.files import backbone as smollm2
 from models.files.backbone import resolve_backbone
 
@@ -87,6 +90,25 @@ def test_a_tokenizer_ends_a_text_as_its_file_says_whatever_the_library_makes_of_
     assert (read.bos_token, read.bos_token_id) == ("<|im_start|>", 1)
     assert (read.eos_token, read.eos_token_id) == ("<|im_end|>", 2)
     assert (read.pad_token, read.unk_token) == ("<|im_end|>", "<|endoftext|>")
+
+
+def test_its_tokens_stand_for_bytes_whatever_the_library_takes_them_for() -> None:
+    """As transformers 5.17 reads them, a constraint lets the wrong tokens through."""
+    gguf = smollm2._packaged_gguf()
+    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    backend = tokenizer.backend_tokenizer
+    backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    backend.normalizer = normalizers.Sequence([])
+    backend.model.byte_fallback = backend.model.fuse_unk = True
+    smollm2.make_byte_level(tokenizer, gguf)
+    assert tokenizer.decode(tokenizer("(S> Zoë| P> née|")["input_ids"]) == "(S> Zoë| P> née|"
+    compiler = ConstraintCompiler(tokenizer, len(tokenizer))
+    matcher = compiler.matcher(Constraint(regex="[(]S> [a-z]+; [a-z]+"))
+    for token_id in tokenizer("(S> one; two", add_special_tokens=False)["input_ids"]:
+        assert matcher.allowed()[token_id]
+        matcher.accept(token_id)
+    for text in (">", ";", " "):
+        assert not matcher.allowed()[tokenizer(text, add_special_tokens=False)["input_ids"][0]]
 
 
 def test_what_was_converted_is_found_again(conversion: Conversion) -> None:
