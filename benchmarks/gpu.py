@@ -170,6 +170,8 @@ def finding(name: str, outcome: Outcome) -> str:
         return f"{figures['backbone']}{', random' if figures['random'] else ''}"
     if group == "parity":
         return ", ".join(f"{kind} {value:.1e}" for kind, value in figures["worst"].items())
+    if group == "attention":
+        return "; ".join(f"{kind} {_ways(ways)}" for kind, ways in figures.items())
     if group == "estimate":
         needed = figures["state"] + figures["activations"] + figures["reserve"]
         return f"{needed / GIB:.2f} GiB, {figures['model_flops'] / 1e12:.3g} TFLOP a step"
@@ -187,6 +189,11 @@ def finding(name: str, outcome: Outcome) -> str:
         named = [k for k in figures if k.startswith(("questions_per", "output_tokens_per"))]
         return ", ".join(f"{figures[k]:.3g} {k.split('_per')[0]}/s" for k in named[:1] + named[-1:])
     return ""
+
+
+def _ways(ways: Mapping[str, Mapping[str, Any]]) -> str:
+    told = [f"{name} {way['new']:.2f}" for name, way in ways.items() if "new" in way]
+    return f"{', '.join(told)} ms"
 
 
 def _step_finding(figures: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from models.files.backbone import (
     resolve_dtype,
 )
 from models.kernels.cpu_attention import use_cpu_encoder_attention
+from models.kernels.gpu_attention import avoid_plans_for_shapes
 from models.parts.adapters import ALL_LINEAR
 from models.processors.spans import SpanProcessor
 
@@ -93,6 +94,7 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
                 dtype=DTYPES.get(resolve_dtype(dtype), "auto"),
             )
         use_cpu_encoder_attention(backbone)
+        avoid_plans_for_shapes()
         # As `backbone_id` names it, wherever its folder lies.
         backbone.config._name_or_path = config.backbone
         return backbone

@@ -86,6 +86,7 @@ def _parts() -> Iterator[Part]:
     yield Part("install", 30)
     yield Part("parity/float32", 40)
     yield Part("parity/bfloat16", 40)
+    yield Part("attention", 20)
     for name in STEPS:
         yield Part(f"estimate/{name}", 60, on_gpu=False)
         yield Part(f"step/{name}", 60)

@@ -93,6 +93,10 @@ def _work(group: str) -> Callable[[Path, GpuSettings, str], dict[str, Any]]:
         from benchmarks.workers.gpu_parity import parity
 
         return parity
+    if group == "attention":
+        from benchmarks.workers.gpu_attention import attention
+
+        return attention
     if group in ("estimate", "step"):
         from benchmarks.workers import gpu_step
 

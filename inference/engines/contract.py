@@ -106,6 +106,7 @@ class EngineOptions:
     kind: "auto" is vLLM where it is installed and serves the model, transformers otherwise.
     dtype: "auto" (as stored), "bfloat16", "float16" or "float32"; "native" is made one of these.
     max_batch_size: requests that run at once; to an endpoint, in flight.
+    max_batch_tokens: of transformers: rows of a batch times its longest prompt and output, at most.
     merge_adapters: of transformers: each adapter in a copy of the backbone.
     gpu_memory_utilization, tensor_parallel_size, max_model_len, compile, prompt_lookup_tokens: of
         vLLM, see VLLMSettings.
@@ -123,6 +124,7 @@ class EngineOptions:
     kind: str = "auto"
     dtype: str = "native"
     max_batch_size: int = 64
+    max_batch_tokens: int = 65536
     merge_adapters: bool = True
     gpu_memory_utilization: float = 0.9
     tensor_parallel_size: int = 1

@@ -10,7 +10,7 @@ from inference.indexes.extraction import Payer
 from inference.indexes.focused import Extractor, joined
 from inference.retrieval.passages import Hit, Passage, Retriever
 from models.facts.subqueries import answered_triple, asked_relation
-from models.files.backbone import load_tokenizer
+from models.files.backbone import default_device, load_tokenizer
 from models.formats.prompts import passage_text
 from models.formats.triples import Triple
 from models.span_reader import Span, SpanReader
@@ -39,8 +39,11 @@ class SpanService:
 
     @classmethod
     def open(cls, folder: str | Path) -> "SpanService":
-        """Load a component folder. Raises CheckpointError where it holds no extractive reader."""
-        return cls(SpanReader.from_pretrained(folder, dtype="native"))
+        """Load a component folder, onto a GPU where there is one.
+
+        Raises CheckpointError where it holds no extractive reader.
+        """
+        return cls(SpanReader.from_pretrained(folder, dtype="native").to(default_device()))
 
     def read(self, subquery: str, passages: Sequence[Passage]) -> list[Span]:
         """Return each passage's best answer, "" where it lies not above that of none."""

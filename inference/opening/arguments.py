@@ -109,6 +109,12 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
         help="requests that the engine runs at once (default: %(default)s)",
     )
     add(
+        "--max-batch-tokens",
+        type=positive_int,
+        help="transformers: most tokens of a batch, rows times the longest prompt and output; what "
+        "a GPU has room for makes fuller batches (default: %(default)s)",
+    )
+    add(
         "--merge-adapters",
         action=BooleanOptionalAction,
         help="transformers: serve each adapter merged into a copy of the backbone (default: yes)",

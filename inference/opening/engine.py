@@ -12,8 +12,6 @@ from inference.engines.contract import ENGINE_KINDS, Engine, EngineOptions, Unsu
 logger = logging.getLogger(__name__)
 
 Adapters = Mapping[str, str | Path]
-# Room for a whole batch of long prompts; short ones leave most of it unused.
-MAX_BATCH_TOKENS = 65536
 
 
 def build_engine(
@@ -71,7 +69,7 @@ def _transformers(
         adapters,
         options.dtype,
         max_batch_size=options.max_batch_size,
-        max_batch_tokens=MAX_BATCH_TOKENS,
+        max_batch_tokens=options.max_batch_tokens,
         merge_adapters=options.merge_adapters,
         logprobs_of=options.logprobs_of,
     )

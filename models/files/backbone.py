@@ -22,6 +22,7 @@ from common.cache import cache_folder, check_cache_room, only_writer
 from common.errors import UserError
 from common.files import atomic_directory
 from models.files.checkpoint import write_json
+from models.kernels.gpu_attention import avoid_plans_for_shapes
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -257,6 +258,11 @@ def load_tokenizer(name: str, revision: str | None = None) -> PreTrainedTokenize
     return tokenizer
 
 
+def default_device() -> str:
+    """Return a GPU where there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def resolve_dtype(dtype: str) -> str:
     """Return `dtype`; "native" becomes bfloat16 where this machine multiplies it, else float32."""
     if dtype != NATIVE:
@@ -281,6 +287,7 @@ def load_backbone(name: str, dtype: str = "auto", revision: str | None = None) -
         The model with scaled-dot-product attention where it has it, in the mode that
         `from_pretrained` leaves it in.
     """
+    avoid_plans_for_shapes()
     dtype = resolve_dtype(dtype)
     if dtype != "auto" and dtype not in DTYPES:
         raise ValueError(f"dtype '{dtype}' is none of: auto, {NATIVE}, {', '.join(DTYPES)}.")

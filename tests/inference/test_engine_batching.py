@@ -59,13 +59,16 @@ def test_full_groups_go_first_but_none_starves() -> None:
     assert chosen == ["many", "many", "few", "many"]
 
 
-@given(st.lists(st.integers(1, 3000), min_size=1, max_size=60).map(sorted))
-def test_prompts_are_read_in_order_each_once_with_little_padding(lengths: list[int]) -> None:
-    groups = prefill_groups(lengths)
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=60).map(sorted), st.integers(3000, 9000))
+def test_prompts_are_read_in_order_each_once_with_little_padding(
+    lengths: list[int], most_tokens: int
+) -> None:
+    groups = prefill_groups(lengths, most_tokens)
     assert [row for group in groups for row in group] == list(range(len(lengths)))
     real = sum(lengths)
     padded = sum(len(group) * lengths[group[-1]] for group in groups)
     assert real >= 0.75 * padded
+    assert all(len(group) * lengths[group[-1]] <= most_tokens for group in groups)
 
 
 async def test_jobs_that_arrive_while_a_batch_runs_make_the_next_one() -> None:

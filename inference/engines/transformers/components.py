@@ -162,8 +162,3 @@ def _served(
         model=model,
         **rest,
     )
-
-
-def default_device() -> str:
-    """Return a GPU where there is one."""
-    return "cuda" if torch.cuda.is_available() else "cpu"

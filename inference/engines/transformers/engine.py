@@ -20,9 +20,9 @@ from inference.engines.token_choice import ConstraintCompiler, RowState
 from inference.engines.transformers.components import (
     LocalServed,
     TransformersComponentLoader,
-    default_device,
 )
 from inference.engines.transformers.decoding import decode_causal, decode_encoder_decoder
+from models.files.backbone import default_device
 from models.parts.graph import Subgraph
 from models.processors.passages import PassageProcessor
 from models.processors.ras import RasProcessor

@@ -21,10 +21,9 @@ from inference.engines.component_loader import (
 )
 from inference.engines.contract import UnsupportedRequestError
 from inference.engines.served import Served, all_end_ids
-from inference.engines.transformers.components import default_device
 from inference.engines.vllm.process import VLLMSettings, lora_rank_for, prefix_path
 from models.condition_extractor import Adaptation, ConditionExtractorConfig
-from models.files.backbone import backbone_id, load_tokenizer, resolve_backbone
+from models.files.backbone import backbone_id, default_device, load_tokenizer, resolve_backbone
 from models.files.checkpoint import component_fingerprint, read_component_config
 from models.text_to_triples import TextToTriplesConfig
 
