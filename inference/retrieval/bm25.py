@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+# bm25s tries JAX where it is installed, which would take three quarters of a GPU's memory.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import bm25s
 import numpy as np
