@@ -95,6 +95,8 @@ async def run_rollout(rollout: Rollout) -> dict[str, Any]:
     log = RolloutLog(rollout.out, _settings(rollout, drawn, baseline), versions, rollout.resume)
     jobs = [(record, number) for record in own for number in range(rollout.group)]
     missing = [(record, number) for record, number in jobs if (record.id, number) not in log]
+    # One of each question first: the others then find its passages read.
+    missing.sort(key=lambda job: job[1])
     # Before the first answer: the tree and the data may change while a long rollout runs.
     source = {
         **origin_of(rollout.options, rollout.dataset, rollout.corpus),
@@ -176,7 +178,7 @@ async def roll_out(
     concurrency: int,
     keep: Callable[[Trajectory], object],
 ) -> dict[Key, str]:
-    """Make a trajectory of each question and number, `concurrency` at a time, in their order.
+    """Make a trajectory of each question and number, `concurrency` at a time, in the order given.
 
     loop: over a `RecordingEngine`. keep: hears of each as it comes. Returns the errors of those
     that failed, by question and number; the others go on.
