@@ -89,9 +89,37 @@ def run_tests(files: Sequence[str], options: argparse.Namespace, log: Path) -> d
     return {"load": load, "seconds": time.perf_counter() - started, **found}
 
 
+def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what decides which tests a run has, in which order and company."""
+    return {
+        "markers": options.markers,
+        "processes": options.processes,
+        "seed": options.seed,
+        "tests": os.path.relpath(options.tests.resolve(), ROOT),
+    }
+
+
+def read_outcome(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the outcome of a run. Raises RepetitionError for one of other settings."""
+    outcome: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in settings.items():
+        if (was := outcome["settings"].get(name)) != value:
+            raise RepetitionError(
+                f"{path}: made with --{name} {was}, and {value} is asked for; give what it was "
+                "begun with, or another --out"
+            )
+    return outcome
+
+
 def repeat(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Run the tests until --out holds --runs outcomes, and return all of them."""
+    """Run the tests until --out holds --runs outcomes, and return all of them.
+
+    Raises RepetitionError where --out holds a run of other settings.
+    """
     options.out.mkdir(parents=True, exist_ok=True)
+    settings = settings_of(options)
+    for path in options.out.glob("run_*.json"):
+        read_outcome(path, settings)
     outcomes = []
     for run in tqdm(range(1, options.runs + 1), unit="run", desc="tests"):
         path = options.out / f"run_{run}.json"
@@ -99,11 +127,11 @@ def repeat(options: argparse.Namespace) -> list[dict[str, Any]]:
             files = shuffled_files(options.tests, options.seed, run)
             # Every run reads the tree anew, which may have changed since.
             provenance.git_state.cache_clear()
-            told = {"run": run, **provenance.git_state()}
+            told = {"run": run, "settings": settings, **provenance.git_state()}
             told |= run_tests(files, options, options.out / f"run_{run}.log")
             with atomic_write(path) as file:
                 file.write(json.dumps(told) + "\n")
-        outcomes.append(json.loads(path.read_text(encoding="utf-8")))
+        outcomes.append(read_outcome(path, settings))
     return outcomes
 
 
@@ -111,11 +139,7 @@ def summary(outcomes: Sequence[dict[str, Any]], options: argparse.Namespace) -> 
     """Return what all runs came to, and each of them."""
     return {
         "benchmark": "repeated_tests",
-        "settings": {
-            "markers": options.markers,
-            "processes": options.processes,
-            "seed": options.seed,
-        },
+        "settings": settings_of(options),
         "runs": len(outcomes),
         "red_runs": sum(bool(outcome["red"]) for outcome in outcomes),
         "median_seconds": statistics.median(outcome["seconds"] for outcome in outcomes),

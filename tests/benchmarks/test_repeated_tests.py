@@ -52,3 +52,6 @@ def test_red_runs_are_named_and_an_interrupted_command_goes_on(tmp_path: Path) -
     report = last_json(run_benchmark("repeated_tests.py", *map(str, options), "--runs", "2"))
     assert (report["runs"], report["red_runs"]) == (2, 1)
     assert report["outcomes"][0]["red"] == [] and report["median_seconds"] > 0
+    refused = run_benchmark("repeated_tests.py", *map(str, options), "--seed", "1")
+    assert refused.returncode == 1
+    assert "run_1.json: made with --seed 0, and 1 is asked for" in refused.stderr.replace("\n", " ")
