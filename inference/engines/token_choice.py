@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import llguidance.hf
+import llguidance.torch
 import torch
-from llguidance import LLMatcher
+from llguidance import LLExecutor, LLMatcher
 
 from inference.engines.contract import Constraint, InvalidRequestError, LogprobsOf, Sampling
 
@@ -21,6 +22,8 @@ CHECKED_CONSTRAINTS = 1024
 # A character takes up to four byte-level tokens; a few more for tokens that decode to nothing.
 TOKENS_A_CHARACTER = 4
 SPARE_TOKENS = 8
+# Of a number that holds as many tokens of a mask.
+BITS = 32
 
 
 def decode_ids(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> str:
@@ -90,15 +93,11 @@ class Matcher:
     """Follows one output token by token."""
 
     def __init__(self, matcher: LLMatcher) -> None:
-        self._matcher = matcher
-
-    def allowed(self) -> bytes:
-        """Return one byte a token of the vocabulary, 0 where it may not come next."""
-        return bytes(self._matcher.compute_logit_bias())
+        self.matcher = matcher
 
     def accept(self, token_id: int) -> None:
         """Take note of the token that came."""
-        self._matcher.consume_token(token_id)
+        self.matcher.consume_token(token_id)
 
 
 def _shown(constraint: Constraint) -> str:
@@ -225,12 +224,33 @@ def held_to_constraints(
     if not places:
         return logits_BV
     matchers = [matcher for place in places if (matcher := rows[place].matcher) is not None]
-    allowed = torch.frombuffer(
-        bytearray().join(matcher.allowed() for matcher in matchers), dtype=torch.uint8
-    )
     barred = torch.zeros_like(logits_BV, dtype=torch.bool)
-    barred[places] = allowed.view(len(places), -1).to(logits_BV.device) == 0
+    barred[places] = ~allowed_tokens(matchers, logits_BV.shape[1], logits_BV.device)
     return logits_BV.masked_fill(barred, -math.inf)
+
+
+def allowed_tokens(
+    matchers: Sequence[Matcher], vocabulary_size: int, device: torch.device | str = "cpu"
+) -> torch.Tensor:
+    """Return of each token of the vocabulary whether it may come next, [N, vocabulary]."""
+    # Worked out by threads beside Python's, one bit a token.
+    bits = torch.empty(len(matchers), -(-vocabulary_size // BITS), dtype=torch.int32)
+    numbered = [(each.matcher, row) for row, each in enumerate(matchers)]
+    llguidance.torch.fill_next_token_bitmask_par(_executor(), numbered, bits)
+    bytes_of_bits = bits.to(device).view(torch.uint8).int()
+    allowed = _bits_of_bytes(str(device)).index_select(0, bytes_of_bits.flatten())
+    return allowed.view(len(matchers), -1)[:, :vocabulary_size]
+
+
+@cache
+def _bits_of_bytes(device: str) -> torch.Tensor:
+    """Return the bits of each byte, the lowest first, [256, 8]."""
+    return (torch.arange(256)[:, None] >> torch.arange(8) & 1).bool().to(device)
+
+
+@cache
+def _executor() -> LLExecutor:
+    return LLExecutor()
 
 
 def draw(

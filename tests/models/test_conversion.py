@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 from common import cache
 from common.cache import CacheFolderError, cache_folder
 from inference.engines.contract import Constraint
-from inference.engines.token_choice import ConstraintCompiler
+from inference.engines.token_choice import ConstraintCompiler, allowed_tokens
 from models.files import backbone as smollm2
 from models.files.backbone import resolve_backbone
 
@@ -105,10 +105,11 @@ def test_its_tokens_stand_for_bytes_whatever_the_library_takes_them_for() -> Non
     compiler = ConstraintCompiler(tokenizer, len(tokenizer))
     matcher = compiler.matcher(Constraint(regex="[(]S> [a-z]+; [a-z]+"))
     for token_id in tokenizer("(S> one; two", add_special_tokens=False)["input_ids"]:
-        assert matcher.allowed()[token_id]
+        assert allowed_tokens([matcher], len(tokenizer))[0, token_id]
         matcher.accept(token_id)
     for text in (">", ";", " "):
-        assert not matcher.allowed()[tokenizer(text, add_special_tokens=False)["input_ids"][0]]
+        [token_id] = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert not allowed_tokens([matcher], len(tokenizer))[0, token_id]
 
 
 def test_what_was_converted_is_found_again(conversion: Conversion) -> None:
