@@ -17,9 +17,12 @@ from training.rounds.run import Improvement, RoundError, execute
 from training.rounds.settings import ImproveSettings
 
 ROOT = Path(__file__).resolve().parents[2]
-ROLLOUT, EVALUATE, TRAIN = (
+ROLLOUT, EVALUATE, TRAIN, TRAIN_BESIDE = (
     str(ROOT / each)
-    for each in ("inference/rollout.py", "inference/evaluate.py", "training/train_ras.py")
+    for each in (
+        *("inference/rollout.py", "inference/evaluate.py"),
+        *("training/train_ras.py", "training/train_t2t.py"),
+    )
 )
 RECIPE = ROOT / "configs/improve/ras_smollm2.yaml"
 
@@ -37,11 +40,12 @@ class Commands:
         self.asked.append(words)
         out = Path(_after(words, "--out") or _value(words, "output_dir"))
         out.mkdir(exist_ok=True)
-        if TRAIN not in words:
+        trains = TRAIN in words or TRAIN_BESIDE in words
+        if not trains:
             (out / "settings.json").write_text("{}")
         if len(self.asked) - 1 == self.fails_at:
             raise RoundError("killed")
-        if TRAIN in words:
+        if trains:
             entry = {"step": 1, "loss": 0.1, "entropy": 2.0, "kl": 0.01, "rewarded_gain": 0.2}
             (out / "history.jsonl").write_text(json.dumps(entry) + "\n")
             (out / "metrics.json").write_text("{}")
@@ -117,6 +121,83 @@ def test_what_is_killed_at_any_step_goes_on_from_there(
     assert not any("--resume" in words for words in rest.asked[1:])
 
 
+BESIDE = ("beside.component=t2t", "beside.start_from=T2T", "beside.recipe=configs/t2t_tiny.yaml")
+
+
+@pytest.fixture
+def together(settings: ImproveSettings) -> ImproveSettings:
+    given = (
+        f"output_dir={settings.output_dir}", f"rollout.questions={settings.rollout.questions}",
+        f"measure.questions={settings.measure.questions}", "rollout.questions_a_round=3",
+        "start_from=START", "loop=[--loop,ras,--t2t,LOOPS]", *BESIDE,
+    )  # fmt: skip
+    return load_config(ImproveSettings, RECIPE, given)
+
+
+def test_two_components_draw_learn_and_are_kept_together(
+    together: ImproveSettings, tmp_path: Path
+) -> None:
+    commands = Commands([0.5, 0.6, 0.55, 0.7])
+    improvement = Improvement(together, commands)
+    improvement.go_on()
+    rollouts = [words for words in commands.asked if ROLLOUT in words]
+    assert all(words[words.index("--sample") + 1 :][:2] == ["ras", "t2t"] for words in rollouts)
+    first = [str(tmp_path / "out/round-01" / name) for name in ("train", "train_t2t")]
+    # What comes last wins over the loop's own.
+    assert [words[-4:] for words in rollouts] == [
+        ["--ras", ras, "--t2t", t2t] for ras, t2t in (("START", "T2T"), first, first)
+    ]
+    measured = [words for words in commands.asked if EVALUATE in words]
+    assert measured[1][-4:] == ["--ras", first[0], "--t2t", first[1]]
+    for place, script in enumerate((TRAIN, TRAIN_BESIDE)):
+        trainings = [words for words in commands.asked if script in words]
+        begun = [_value(words, "model.start_from") for words in trainings]
+        assert begun == [("START", "T2T")[place], first[place], first[place]]
+        drawn = {_value(words, "data.train").rpartition("/")[2] for words in trainings}
+        assert drawn == {"trajectories.jsonl"}
+    assert (tmp_path / "out/best").resolve() == tmp_path / "out/round-03/train"
+    assert (tmp_path / "out/best_t2t").resolve() == tmp_path / "out/round-03/train_t2t"
+    assert improvement.rounds[1].learning_beside["kl"] == 0.01
+
+
+@pytest.mark.parametrize("step", [3, 4, 5, 6])
+def test_two_components_go_on_where_they_were_killed(together: ImproveSettings, step: int) -> None:
+    figures = [0.5, 0.6, 0.55, 0.7]
+    killed = Commands(figures, fails_at=step)
+    with pytest.raises(RoundError):
+        Improvement(together, killed).go_on()
+    rest = Commands(killed.figures)
+    improvement = Improvement(together, rest)
+    improvement.go_on()
+    assert [done.figure for done in improvement.rounds] == figures
+    # A measurement, and four steps in each of three rounds, of which one was begun twice.
+    assert len(killed.asked) + len(rest.asked) == 14
+    assert improvement.best.folders == [
+        str(Path(together.output_dir) / "round-03" / name) for name in ("train", "train_t2t")
+    ]
+
+
+def test_what_is_not_said_of_a_second_component_is_asked_for(together: ImproveSettings) -> None:
+    together.beside.recipe = ""
+    with pytest.raises(ConfigError, match=r"beside\.recipe: say it of t2t, which learns too"):
+        Improvement(together)
+    together.beside.recipe, together.beside.component = "x.yaml", "read"
+    with pytest.raises(ConfigError, match="component=read: say in `option`"):
+        Improvement(together)
+    together.beside.component = "ras"
+    with pytest.raises(ConfigError, match="that is the first component; name another"):
+        Improvement(together)
+
+
+def test_a_folder_from_before_a_key_goes_on(settings: ImproveSettings) -> None:
+    Improvement(settings, Commands([0.5, 0.6, 0.55, 0.7])).go_on()
+    path = Path(settings.output_dir) / "settings.json"
+    kept = json.loads(path.read_text())
+    del kept["beside"]
+    path.write_text(json.dumps(kept))
+    assert Improvement(settings, Commands([])).best.number == 3
+
+
 def test_a_finished_improvement_goes_on_with_more_rounds(settings: ImproveSettings) -> None:
     Improvement(settings, Commands([0.5, 0.6, 0.55, 0.7])).go_on()
     settings.rounds = 4
@@ -167,10 +248,11 @@ def test_every_key_is_commented_with_its_type() -> None:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_a_round_on_tiny_components(tmp_path: Path) -> None:
+@pytest.mark.parametrize("two", [False, True])
+def test_a_round_on_tiny_components(tmp_path: Path, two: bool) -> None:
     given = (
         "--config", RECIPE, "--picture", tmp_path / "rounds.png", f"output_dir={tmp_path / 'out'}",
-        *write_improvement(tmp_path),
+        *write_improvement(tmp_path, two=two),
     )  # fmt: skip
     improved = processes.run(ROOT / "training/improve.py", *given, "--json", forks=True)
     assert improved.returncode == 0, improved.stderr[-3000:]
@@ -179,3 +261,6 @@ def test_a_round_on_tiny_components(tmp_path: Path) -> None:
     assert all(each["learning"]["entropy"] > 0 for each in done["rounds"][1:])
     assert (tmp_path / "rounds.png").stat().st_size > 1000
     assert (tmp_path / "out" / "best" / "config.json").is_file()
+    assert (tmp_path / "out" / "best_t2t" / "config.json").is_file() is two
+    beside = done["rounds"][1]["learning_beside"]
+    assert beside["entropy"] > 0 if two else beside == {}

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,13 @@ from evaluation.runs import RESULTS_FILE
 from models.files.checkpoint import METRICS_FILE
 from models.formats.records import QuestionRecord, read_records, write_records
 from training.recipe.settings import ConfigError
+from training.rounds.learners import Learner, learners_of
 from training.rounds.settings import ImproveSettings
 from training.run.run_folder import read_history
 
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS_FILE, SETTINGS_FILE, BEST = "rounds.jsonl", "settings.json", "best"
-SCRIPTS = {"ras": "train_ras.py", "t2t": "train_t2t.py"}
-OPTIONS = {"ras": "--ras", "t2t": "--t2t"}
 # Of a training's log, at its end.
 LEARNT = ("entropy", "kl", "clip_share", "rewarded_gain")
 Command = Sequence[str]
@@ -46,7 +45,7 @@ class Round:
     """A finished round; number 0 is the measurement of the start.
 
     component: its folder. kept: whether it is the best so far. figure: that decided. rollout,
-    learning, measured: figures of each step.
+    learning, measured: figures of each step. beside, learning_beside: of a second component.
     """
 
     number: int
@@ -56,6 +55,13 @@ class Round:
     rollout: dict[str, Any]
     learning: dict[str, Any]
     measured: dict[str, Any]
+    beside: str = ""
+    learning_beside: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def folders(self) -> list[str]:
+        """Return the components' folders."""
+        return [self.component, self.beside] if self.beside else [self.component]
 
 
 def execute(command: Command) -> None:
@@ -76,18 +82,12 @@ class Improvement:
         """Begin, or go on with what the folder holds.
 
         Raises:
-            ConfigError: a component without a script or an option, or a folder of other settings.
+            ConfigError: what is not said of a component, or a folder of other settings.
         """
         self.settings = settings
         self.run = run
         self.folder = Path(settings.output_dir)
-        name = settings.component
-        self.option = settings.option or OPTIONS.get(name, "")
-        self.script = SCRIPTS.get(name, "train_helper.py")
-        if not self.option:
-            raise ConfigError(
-                f"component={name}: say in `option` how commands name it, such as --passage-reader"
-            )
+        self.learners = learners_of(settings)
         self._claim()
         self._log = AppendLog(
             self.folder / ROUNDS_FILE, "Remove the line; its round is then noted again"
@@ -103,8 +103,9 @@ class Improvement:
             with atomic_write(path) as handle:
                 json.dump(now, handle, indent=2)
             return
-        before = json.loads(path.read_text(encoding="utf-8"))
-        differing = [key for key in now if now[key] != before.get(key)]
+        # A key that there was not yet when it was begun was what it is by default.
+        before = asdict(ImproveSettings()) | json.loads(path.read_text(encoding="utf-8"))
+        differing = [key for key in now if now[key] != before[key]]
         if differing:
             raise ConfigError(
                 f"{self.folder} holds rounds with another {', '.join(differing)}. Give what it was "
@@ -119,27 +120,42 @@ class Improvement:
     def go_on(self) -> None:
         """Do what is missing, round by round. Raises RoundError."""
         if not self.rounds:
-            start = self.settings.start_from
+            start = [learner.start_from for learner in self.learners]
             measured = self._measured(self._round(0), start)
-            self._finish(Round(0, start, True, self._figure(measured), {}, {}, measured))
+            self._finish(
+                Round(
+                    0, start[0], True, self._figure(measured), {}, {}, measured,
+                    beside="".join(start[1:]),
+                )
+            )  # fmt: skip
         for number in range(len(self.rounds), self.settings.rounds + 1):
             self._do(number)
 
     def _do(self, number: int) -> None:
-        folder, start = self._round(number), self.best.component
+        folder, start = self._round(number), self.best.folders
         drawn = self._rolled_out(folder, start, number)
-        component, learnt = self._trained(folder, start)
-        measured = self._measured(folder, component)
+        learnt = [
+            self._trained(folder, learner, own)
+            for learner, own in zip(self.learners, start, strict=True)
+        ]
+        components = [str(folder / learner.folder) for learner in self.learners]
+        measured = self._measured(folder, components)
         figure = self._figure(measured)
         kept = figure > self.best.figure + self.settings.measure.least_gain
-        self._finish(Round(number, component, kept, figure, drawn, learnt, measured))
+        self._finish(
+            Round(
+                number, components[0], kept, figure, drawn, learnt[0], measured,
+                beside="".join(components[1:]),
+                learning_beside=learnt[1] if len(learnt) > 1 else {},
+            )
+        )  # fmt: skip
 
     def _round(self, number: int) -> Path:
         folder = self.folder / f"round-{number:02d}"
         folder.mkdir(exist_ok=True)
         return folder
 
-    def _rolled_out(self, folder: Path, start: str, number: int) -> dict[str, Any]:
+    def _rolled_out(self, folder: Path, start: Sequence[str], number: int) -> dict[str, Any]:
         given, out = self.settings.rollout, folder / "rollout"
         questions = folder / "questions.jsonl"
         if not questions.is_file():
@@ -150,8 +166,8 @@ class Improvement:
                 str(ROOT / "inference/rollout.py"), "--dataset", str(questions),
                 *_corpus(given.corpus), "--out", str(out), "--group", str(given.group),
                 "--temperature", str(given.temperature), "--seed", str(self.settings.seed + number),
-                "--sample", self.settings.component, *_weights(given.weights),
-                self.option, start, *self.settings.loop, *given.options,
+                "--sample", *(learner.name for learner in self.learners),
+                *_weights(given.weights), *self.settings.loop, *given.options, *self._named(start),
             ],
         )  # fmt: skip
         results = _results(out)
@@ -165,30 +181,35 @@ class Improvement:
         count = min(given.questions_a_round, len(records))
         return list(islice(cycle(records), (number - 1) * count, number * count))
 
-    def _trained(self, folder: Path, start: str) -> tuple[str, dict[str, Any]]:
-        given, out = self.settings.learning, folder / "train"
+    def _named(self, components: Sequence[str]) -> list[str]:
+        """Return the options that name components, which come last and win over the loop's."""
+        pairs = zip(self.learners, components, strict=True)
+        return [word for learner, folder in pairs for word in (learner.option, folder)]
+
+    def _trained(self, folder: Path, learner: Learner, start: str) -> dict[str, Any]:
+        out = folder / learner.folder
         if not (out / METRICS_FILE).is_file():
-            launcher = given.launcher or [sys.executable]
+            launcher = self.settings.learning.launcher or [sys.executable]
             self.run(
                 [
-                    *launcher, str(ROOT / "training" / self.script), "--config", given.recipe,
+                    *launcher, str(ROOT / "training" / learner.script), "--config", learner.recipe,
                     f"output_dir={out}", f"data.train={folder / 'rollout/trajectories.jsonl'}",
-                    f"model.start_from={start}", "train.resume=auto", *given.values,
+                    f"model.start_from={start}", "train.resume=auto", *learner.values,
                 ]
             )  # fmt: skip
         last: dict[str, Any] = {}
         for entry in read_history(out):
             last |= {name: entry[name] for name in (*LEARNT, "loss") if name in entry}
-        return str(out), last
+        return last
 
-    def _measured(self, folder: Path, component: str) -> dict[str, Any]:
+    def _measured(self, folder: Path, components: Sequence[str]) -> dict[str, Any]:
         given, out = self.settings.measure, folder / "measure"
         self._once(
             out,
             [
                 str(ROOT / "inference/evaluate.py"), "--dataset", given.questions,
-                *_corpus(given.corpus), "--out", str(out), self.option, component,
-                *self.settings.loop, *given.options,
+                *_corpus(given.corpus), "--out", str(out), *self.settings.loop, *given.options,
+                *self._named(components),
             ],
         )  # fmt: skip
         return _results(out)
@@ -210,18 +231,20 @@ class Improvement:
         self._log.append([asdict(done)])
         self.rounds.append(done)
         if done.kept:
-            self._link(Path(done.component))
+            for learner, component in zip(self.learners, done.folders, strict=True):
+                name = BEST if learner is self.learners[0] else f"{BEST}_{learner.name}"
+                self._link(name, Path(component))
         logger.info(
             "round %d: %s %.4f, %s", done.number, self.settings.measure.figure, done.figure,
             "kept" if done.kept else f"back to round {self.best.number}",
         )  # fmt: skip
 
-    def _link(self, component: Path) -> None:
-        """Make `best` a link to a component, in one step."""
-        new = self.folder / f".{BEST}"
+    def _link(self, name: str, component: Path) -> None:
+        """Make `name` a link to a component, in one step."""
+        new = self.folder / f".{name}"
         new.unlink(missing_ok=True)
         new.symlink_to(component.resolve())
-        new.replace(self.folder / BEST)
+        new.replace(self.folder / name)
 
 
 def _results(folder: Path) -> dict[str, Any]:

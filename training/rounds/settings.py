@@ -37,6 +37,19 @@ class LearningSettings:
 
 
 @dataclass
+class BesideSettings:
+    """A second component of the loop, which draws, learns and is kept together with the first."""
+
+    component: str = setting("", "what it is, as of the first; empty: the first learns alone")
+    start_from: str = setting("", "component folder that the first round starts from")
+    option: str = setting("", "option of the commands that names it; empty: --ras, --t2t")
+    recipe: str = setting("", "recipe of the component, a YAML file")
+    values: list[str] = setting(
+        ["objective.kind=policy"], "key=value that win over the recipe, objective.kind among them"
+    )
+
+
+@dataclass
 class MeasureSettings:
     """The development questions that decide whether a round's component is kept."""
 
@@ -62,4 +75,5 @@ class ImproveSettings:
     )
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     learning: LearningSettings = field(default_factory=LearningSettings)
+    beside: BesideSettings = field(default_factory=BesideSettings)
     measure: MeasureSettings = field(default_factory=MeasureSettings)
