@@ -118,12 +118,11 @@ def repeat(options: argparse.Namespace) -> list[dict[str, Any]]:
     """
     options.out.mkdir(parents=True, exist_ok=True)
     settings = settings_of(options)
-    for path in options.out.glob("run_*.json"):
-        read_outcome(path, settings)
+    known = {path: read_outcome(path, settings) for path in options.out.glob("run_*.json")}
     outcomes = []
     for run in tqdm(range(1, options.runs + 1), unit="run", desc="tests"):
         path = options.out / f"run_{run}.json"
-        if not path.is_file():
+        if path not in known:
             files = shuffled_files(options.tests, options.seed, run)
             # Every run reads the tree anew, which may have changed since.
             provenance.git_state.cache_clear()
@@ -131,7 +130,8 @@ def repeat(options: argparse.Namespace) -> list[dict[str, Any]]:
             told |= run_tests(files, options, options.out / f"run_{run}.log")
             with atomic_write(path) as file:
                 file.write(json.dumps(told) + "\n")
-        outcomes.append(read_outcome(path, settings))
+            known[path] = told
+        outcomes.append(known[path])
     return outcomes
 
 

@@ -18,13 +18,13 @@ from torch import FloatTensor, Tensor
 from models.component import ComponentConfig, ComponentModel
 from models.files.backbone import (
     DTYPES,
+    leave_out_cudnn_attention,
     quiet_progress,
     quiet_report,
     resolve_backbone,
     resolve_dtype,
 )
 from models.kernels.cpu_attention import use_cpu_encoder_attention
-from models.kernels.gpu_attention import avoid_plans_for_shapes
 from models.parts.adapters import ALL_LINEAR
 from models.processors.spans import SpanProcessor
 
@@ -94,7 +94,7 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
                 dtype=DTYPES.get(resolve_dtype(dtype), "auto"),
             )
         use_cpu_encoder_attention(backbone)
-        avoid_plans_for_shapes()
+        leave_out_cudnn_attention()
         # As `backbone_id` names it, wherever its folder lies.
         backbone.config._name_or_path = config.backbone
         return backbone

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from benchmarks.harness.gpu import GpuSettings
 from benchmarks.harness.settings import synchronize
 
-CHOSEN = "chosen"
 # As PyTorch chooses by itself, and each way alone.
 WAYS: dict[str, SDPBackend | None] = {
-    CHOSEN: None,
+    "chosen": None,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "math": SDPBackend.MATH,
@@ -35,11 +35,8 @@ def decoding(settings: GpuSettings) -> Iterator[Call]:
     query = torch.randn(rows, KEY_HEADS, GROUP, SIZE, device=settings.device).bfloat16()
     for length in range(first, first + steps):
         mask = torch.ones(rows, 1, 1, length, dtype=torch.bool, device=settings.device)
-        yield (
-            lambda length=length, mask=mask: F.scaled_dot_product_attention(  # type: ignore[misc]
-                query, room[0, :, :, :length], room[1, :, :, :length], attn_mask=mask
-            )
-        )
+        keys, values = room[:, :, :, :length]
+        yield partial(F.scaled_dot_product_attention, query, keys, values, attn_mask=mask)
 
 
 def training(settings: GpuSettings) -> Iterator[Call]:
@@ -47,10 +44,11 @@ def training(settings: GpuSettings) -> Iterator[Call]:
     rows, first, steps = (2, 8, 3) if settings.tiny else (8, 300, 15)
     for length in range(first, first + 7 * steps, 7):
         shape = (rows, KEY_HEADS * GROUP, length, SIZE)
-        made = [torch.randn(shape, device=settings.device).bfloat16() for _ in range(3)]
-        leaves = [each.requires_grad_() for each in made]
+        leaves = [
+            torch.randn(shape, device=settings.device).bfloat16().requires_grad_() for _ in range(3)
+        ]
         mask = torch.ones(length, length, dtype=torch.bool, device=settings.device).tril()
-        yield lambda leaves=leaves, mask=mask: _both_passes(leaves, mask)  # type: ignore[misc]
+        yield partial(_both_passes, leaves, mask)
 
 
 def _both_passes(leaves: list[Tensor], mask: Tensor) -> None:

@@ -9,7 +9,8 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import llguidance.hf
-import llguidance.torch
+import llguidance.numpy
+import numpy as np
 import torch
 from llguidance import LLExecutor, LLMatcher
 
@@ -22,8 +23,6 @@ CHECKED_CONSTRAINTS = 1024
 # A character takes up to four byte-level tokens; a few more for tokens that decode to nothing.
 TOKENS_A_CHARACTER = 4
 SPARE_TOKENS = 8
-# Of a number that holds as many tokens of a mask.
-BITS = 32
 
 
 def decode_ids(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> str:
@@ -220,12 +219,12 @@ def held_to_constraints(
 
     The very tensor that was given where no unfinished row, of those `active`, has a constraint.
     """
-    places = [place for place in active if rows[place].matcher is not None]
-    if not places:
+    matchers = {n: matcher for n in active if (matcher := rows[n].matcher) is not None}
+    if not matchers:
         return logits_BV
-    matchers = [matcher for place in places if (matcher := rows[place].matcher) is not None]
+    allowed = allowed_tokens(list(matchers.values()), logits_BV.shape[1], logits_BV.device)
     barred = torch.zeros_like(logits_BV, dtype=torch.bool)
-    barred[places] = ~allowed_tokens(matchers, logits_BV.shape[1], logits_BV.device)
+    barred[list(matchers)] = ~allowed
     return logits_BV.masked_fill(barred, -math.inf)
 
 
@@ -234,10 +233,12 @@ def allowed_tokens(
 ) -> torch.Tensor:
     """Return of each token of the vocabulary whether it may come next, [N, vocabulary]."""
     # Worked out by threads beside Python's, one bit a token.
-    bits = torch.empty(len(matchers), -(-vocabulary_size // BITS), dtype=torch.int32)
+    shape = llguidance.numpy.get_bitmask_shape(len(matchers), vocabulary_size)
+    bits = np.empty(shape, dtype=np.int32)
     numbered = [(each.matcher, row) for row, each in enumerate(matchers)]
-    llguidance.torch.fill_next_token_bitmask_par(_executor(), numbered, bits)
-    bytes_of_bits = bits.to(device).view(torch.uint8).int()
+    # Its twin for tensors would import torch's compiler, which takes seconds.
+    llguidance.numpy.fill_next_token_bitmask_par(_executor(), numbered, bits)
+    bytes_of_bits = torch.from_numpy(bits).to(device).view(torch.uint8).int()
     allowed = _bits_of_bytes(str(device)).index_select(0, bytes_of_bits.flatten())
     return allowed.view(len(matchers), -1)[:, :vocabulary_size]
 

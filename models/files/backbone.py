@@ -8,7 +8,7 @@ import importlib.util
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ from common.cache import cache_folder, check_cache_room, only_writer
 from common.errors import UserError
 from common.files import atomic_directory
 from models.files.checkpoint import write_json
-from models.kernels.gpu_attention import avoid_plans_for_shapes
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -134,8 +133,9 @@ def _convert_gguf(gguf: Path, folder: Path, maker: dict[str, Any]) -> None:
 def _write_checkpoint(gguf: Path, target: Path) -> None:
     source, file_name = str(gguf.parent), gguf.name
     tokenizer = transformers.AutoTokenizer.from_pretrained(source, gguf_file=file_name)
-    name_special_tokens(tokenizer, gguf)
-    make_byte_level(tokenizer, gguf)
+    fields = gguf_fields(gguf)
+    name_special_tokens(tokenizer, fields)
+    make_byte_level(tokenizer, fields)
     quantised = transformers.AutoModelForCausalLM.from_pretrained(
         source, gguf_file=file_name, dtype=torch.float32
     )
@@ -151,20 +151,26 @@ def _write_checkpoint(gguf: Path, target: Path) -> None:
     model.save_pretrained(target)
 
 
-def name_special_tokens(tokenizer: PreTrainedTokenizerBase, gguf: Path) -> None:
+def gguf_fields(gguf: Path) -> Mapping[str, Any]:
+    """Return what a GGUF file says of its model, by key; reading it takes seconds."""
+    from gguf import GGUFReader
+
+    return GGUFReader(gguf).fields
+
+
+def name_special_tokens(tokenizer: PreTrainedTokenizerBase, fields: Mapping[str, Any]) -> None:
     """Give a tokenizer the special tokens that its GGUF file names.
 
     Some versions of transformers (5.17) take the first token of a text for its last, so that what
     they train never ends under another version.
     """
-    said = _gguf_fields(gguf)
     for kind, key in GGUF_SPECIAL_TOKENS.items():
-        if (field := said.get(f"tokenizer.ggml.{key}_token_id")) is not None:
+        if (field := fields.get(f"tokenizer.ggml.{key}_token_id")) is not None:
             token = tokenizer.convert_ids_to_tokens(int(field.parts[field.data[0]][0]))
             setattr(tokenizer, kind, token)
 
 
-def make_byte_level(tokenizer: PreTrainedTokenizerBase, gguf: Path) -> None:
+def make_byte_level(tokenizer: PreTrainedTokenizerBase, fields: Mapping[str, Any]) -> None:
     """Let a tokenizer's tokens stand for bytes, and for nothing else, where its GGUF file says so.
 
     Some versions of transformers (5.17) take such a vocabulary for one of characters with single
@@ -172,19 +178,13 @@ def make_byte_level(tokenizer: PreTrainedTokenizerBase, gguf: Path) -> None:
     """
     from tokenizers import decoders
 
-    field = _gguf_fields(gguf).get("tokenizer.ggml.model")
+    field = fields.get("tokenizer.ggml.model")
     if field is None or bytes(field.parts[field.data[0]]).decode() != "gpt2":
         return
     backend = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
     backend.normalizer, backend.decoder = None, decoders.ByteLevel()
     backend.model.byte_fallback, backend.model.fuse_unk = False, False
     backend.model.unk_token = None
-
-
-def _gguf_fields(gguf: Path) -> Any:
-    from gguf import GGUFReader
-
-    return GGUFReader(gguf).fields
 
 
 @contextmanager
@@ -263,6 +263,15 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def leave_out_cudnn_attention() -> None:
+    """Let attention on a GPU go any way but cuDNN's, in this process.
+
+    cuDNN plans for every shape that it has not seen, and here shapes change at every token and
+    batch. `benchmarks/gpu.py --parts attention` measures both.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 def resolve_dtype(dtype: str) -> str:
     """Return `dtype`; "native" becomes bfloat16 where this machine multiplies it, else float32."""
     if dtype != NATIVE:
@@ -287,7 +296,7 @@ def load_backbone(name: str, dtype: str = "auto", revision: str | None = None) -
         The model with scaled-dot-product attention where it has it, in the mode that
         `from_pretrained` leaves it in.
     """
-    avoid_plans_for_shapes()
+    leave_out_cudnn_attention()
     dtype = resolve_dtype(dtype)
     if dtype != "auto" and dtype not in DTYPES:
         raise ValueError(f"dtype '{dtype}' is none of: auto, {NATIVE}, {', '.join(DTYPES)}.")

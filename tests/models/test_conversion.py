@@ -84,7 +84,7 @@ def test_a_tokenizer_ends_a_text_as_its_file_says_whatever_the_library_makes_of_
     gguf = smollm2._packaged_gguf()
     tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
     tokenizer.eos_token, tokenizer.pad_token = tokenizer.bos_token, None
-    smollm2.name_special_tokens(tokenizer, gguf)
+    smollm2.name_special_tokens(tokenizer, smollm2.gguf_fields(gguf))
     tokenizer.save_pretrained(tmp_path)
     read = AutoTokenizer.from_pretrained(tmp_path)
     assert (read.bos_token, read.bos_token_id) == ("<|im_start|>", 1)
@@ -100,7 +100,7 @@ def test_its_tokens_stand_for_bytes_whatever_the_library_takes_them_for() -> Non
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     backend.normalizer = normalizers.Sequence([])
     backend.model.byte_fallback = backend.model.fuse_unk = True
-    smollm2.make_byte_level(tokenizer, gguf)
+    smollm2.make_byte_level(tokenizer, smollm2.gguf_fields(gguf))
     assert tokenizer.decode(tokenizer("(S> Zoë| P> née|")["input_ids"]) == "(S> Zoë| P> née|"
     compiler = ConstraintCompiler(tokenizer, len(tokenizer))
     matcher = compiler.matcher(Constraint(regex="[(]S> [a-z]+; [a-z]+"))

@@ -68,10 +68,14 @@ def _value(words: list[str], key: str) -> str:
 def settings(tmp_path: Path) -> ImproveSettings:
     records = [QuestionRecord(f"q{n}", "Who?", "x") for n in range(5)]
     write_records(tmp_path / "questions.jsonl", records)
+    return settings_in(tmp_path, "loop=[--loop,ras]")
+
+
+def settings_in(folder: Path, *more: str) -> ImproveSettings:
     given = (
-        f"output_dir={tmp_path / 'out'}", f"rollout.questions={tmp_path / 'questions.jsonl'}",
-        f"measure.questions={tmp_path / 'dev.jsonl'}", "rollout.questions_a_round=3",
-        "start_from=START", "loop=[--loop,ras]",
+        f"output_dir={folder / 'out'}", f"rollout.questions={folder / 'questions.jsonl'}",
+        f"measure.questions={folder / 'dev.jsonl'}", "rollout.questions_a_round=3",
+        "start_from=START", *more,
     )  # fmt: skip
     return load_config(ImproveSettings, RECIPE, given)
 
@@ -126,12 +130,8 @@ BESIDE = ("beside.component=t2t", "beside.start_from=T2T", "beside.recipe=config
 
 @pytest.fixture
 def together(settings: ImproveSettings) -> ImproveSettings:
-    given = (
-        f"output_dir={settings.output_dir}", f"rollout.questions={settings.rollout.questions}",
-        f"measure.questions={settings.measure.questions}", "rollout.questions_a_round=3",
-        "start_from=START", "loop=[--loop,ras,--t2t,LOOPS]", *BESIDE,
-    )  # fmt: skip
-    return load_config(ImproveSettings, RECIPE, given)
+    folder = Path(settings.output_dir).parent
+    return settings_in(folder, "loop=[--loop,ras,--t2t,LOOPS]", *BESIDE)
 
 
 def test_two_components_draw_learn_and_are_kept_together(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from common.errors import UserError
 from common.files import AppendLog, atomic_write
@@ -33,6 +33,7 @@ ROUNDS_FILE, SETTINGS_FILE, BEST = "rounds.jsonl", "settings.json", "best"
 # Of a training's log, at its end.
 LEARNT = ("entropy", "kl", "clip_share", "rewarded_gain")
 Command = Sequence[str]
+T = TypeVar("T")
 Execute = Callable[[Command], None]
 
 
@@ -125,7 +126,7 @@ class Improvement:
             self._finish(
                 Round(
                     0, start[0], True, self._figure(measured), {}, {}, measured,
-                    beside="".join(start[1:]),
+                    beside=_second(start, ""),
                 )
             )  # fmt: skip
         for number in range(len(self.rounds), self.settings.rounds + 1):
@@ -145,8 +146,7 @@ class Improvement:
         self._finish(
             Round(
                 number, components[0], kept, figure, drawn, learnt[0], measured,
-                beside="".join(components[1:]),
-                learning_beside=learnt[1] if len(learnt) > 1 else {},
+                beside=_second(components, ""), learning_beside=_second(learnt, {}),
             )
         )  # fmt: skip
 
@@ -245,6 +245,11 @@ class Improvement:
         new.unlink(missing_ok=True)
         new.symlink_to(component.resolve())
         new.replace(self.folder / name)
+
+
+def _second(values: Sequence[T], otherwise: T) -> T:
+    """Return what belongs to the second component, or `otherwise` where there is none."""
+    return values[1] if len(values) > 1 else otherwise
 
 
 def _results(folder: Path) -> dict[str, Any]:
