@@ -127,8 +127,10 @@ def asked_relation(question: str) -> tuple[str, str] | None:
     match = _ASKED_NOUN.fullmatch(question.strip())
     if match is None:
         return None
-    words = match["phrase"].split(" of ")
-    splits = [(" of ".join(words[:n]), " of ".join(words[n:])) for n in range(1, len(words))]
+    phrase = match["phrase"]
+    # "Of" may be a part of a name, so it splits only where nothing else does.
+    places = list(re.finditer(" of ", phrase)) or list(re.finditer(" of ", phrase, re.IGNORECASE))
+    splits = [(phrase[: place.start()], phrase[place.end() :]) for place in places]
     relation, subject = next((s for s in splits if _NAME_FOLLOWS.match(s[1])), splits[0])
     return subject, relation
 

@@ -1,6 +1,8 @@
 """Sub-questions in words: filled hops, relations that are no nouns, and facts read back."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from models.facts.subqueries import (
     _TEMPLATES,
@@ -50,11 +52,25 @@ def test_steps_read_as_questions(step: str, question: str) -> None:
         ("When was Sophie of Hanover born?", ("Sophie of Hanover", "date of birth")),
         ("What is the head of government of Peru?", ("Peru", "head of government")),
         ("What is the record label of Dawn of the Dead?", ("Dawn of the Dead", "record label")),
+        ("What is the father of Otto Of Limburg?", ("Otto Of Limburg", "father")),
+        ("Who is the King Of England?", ("England", "King")),
+        ("Who is the father of the count Of Ord?", ("the count Of Ord", "father")),
         ("In what year was radium discovered?", None),
     ],
 )
 def test_what_a_question_asks_for_is_read(question: str, asked: tuple[str, str] | None) -> None:
     assert asked_relation(question) == asked
+
+
+@given(
+    st.from_regex(r"(?i)\A(what|who) (is|was) the [a-z ]{1,9} of [a-z ]{1,9}( of [a-z]{1,9})?\?\Z"),
+    st.text(max_size=20),
+)
+def test_any_question_is_read_or_not(question: str, answer: str) -> None:
+    asked = asked_relation(question)
+    assert asked is not None
+    assert all(each in question for each in asked)
+    assert answered_triple(question, answer, "Title").predicate
 
 
 @pytest.mark.parametrize("relation", [*_TEMPLATES, "record label", "head of government"])
