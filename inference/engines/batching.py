@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from inference.engines.batch_choice import (
+    Job,
+    Limits,
+    Running,
+    Work,
+    choose_batch,
+    choose_joining,
+)
 from inference.engines.contract import (
     Completion,
     DeadlineExceededError,
@@ -27,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
-# A group that lost this often to fuller ones is next, so that none starves.
-MOST_TIMES_PASSED_OVER = 2
 
 
 async def probe(engine: Engine, restarts: int = 0) -> Health:
@@ -116,94 +123,72 @@ async def completions_of(calls: Iterable[Coroutine[Any, Any, Outcome]]) -> list[
     return completions
 
 
-@dataclass(frozen=True)
-class Limits:
-    """A batch's most rows, most tokens (rows x longest row) and how long to wait for company."""
+class RunningBatch(Generic[T, R]):
+    """Jobs of one group that are at work together; others may join them.
 
-    max_batch_size: int = 32
-    max_batch_tokens: int = 16384
-    gather_seconds: float = 0.006
-
-
-@dataclass(frozen=True, eq=False)
-class Work(Generic[T]):
-    """One item to run.
-
-    group: only items of one group share a batch. length: prompt and new tokens.
-    deadline_seconds: from its submission. on_settled: called once nobody waits for its outcome any
-        more, be it there, too late or not wanted; a running batch may let the item go.
+    Its methods are called by the thread that runs it.
     """
 
-    item: T
-    group: Hashable
-    length: int
-    deadline_seconds: float | None = None
-    on_settled: Callable[[], None] | None = None
+    def __init__(
+        self, batcher: DynamicBatcher[T, R], jobs: Sequence[Job[T, R]], joinable: bool
+    ) -> None:
+        """joinable: whether others may join."""
+        self._batcher = batcher
+        self._at_work = dict.fromkeys(jobs)
+        self._first = jobs[0]
+        self._joinable = joinable
 
-
-@dataclass(eq=False)
-class Job(Generic[T, R]):
-    """One item in the queue and who waits for it."""
-
-    work: Work[T]
-    future: asyncio.Future[R]
-    passed_over: int = 0
+    def __len__(self) -> int:
+        return len(self._at_work)
 
     @property
-    def length(self) -> int:
-        """Prompt and new tokens."""
-        return self.work.length
+    def jobs(self) -> list[Job[T, R]]:
+        """Those at work."""
+        return list(self._at_work)
+
+    def finish(self, job: Job[T, R], result: R) -> None:
+        """Give a job's result to who waits for it; it is no longer at work."""
+        del self._at_work[job]
+        # A loop that has ended took along who waited.
+        with suppress(RuntimeError):
+            job.future.get_loop().call_soon_threadsafe(_resolve, job, result)
+
+    def join(self, running: Running, least: int = 1) -> list[Job[T, R]]:
+        """Return waiting jobs that are at work from now on too; none if fewer than `least` fit.
+
+        running: the rows that are not done.
+        """
+        if not self._joinable:
+            return []
+        joining = self._batcher.take_joining(self._first, running, least)
+        self._at_work |= dict.fromkeys(joining)
+        return joining
 
 
-def similar_lengths(jobs: Sequence[Job[T, R]], limits: Limits) -> list[Job[T, R]]:
-    """Return the first job and those nearest to its length that fit one batch, shortest first."""
-    order = sorted(jobs, key=lambda job: job.length)
-    low = high = next(place for place, job in enumerate(order) if job is jobs[0])
-    while high - low + 1 < limits.max_batch_size:
-        longer = order[high + 1] if high + 1 < len(order) else None
-        if longer and (high - low + 2) * longer.length > limits.max_batch_tokens:
-            longer = None
-        shorter = order[low - 1] if low else None
-        if shorter and (high - low + 2) * order[high].length > limits.max_batch_tokens:
-            shorter = None
-        if longer is None and shorter is None:
-            break
-        gap_up = longer.length - order[high].length if longer else None
-        gap_down = order[low].length - shorter.length if shorter else None
-        if gap_down is None or (gap_up is not None and gap_up < gap_down):
-            high += 1
-        else:
-            low -= 1
-    return order[low : high + 1]
+def all_at_once(compute: Callable[[list[T]], list[R]]) -> Callable[[RunningBatch[T, R]], None]:
+    """Return what runs a batch by one call with all of its items: one result an item, in order."""
 
+    def run(batch: RunningBatch[T, R]) -> None:
+        jobs = batch.jobs
+        results = compute([job.work.item for job in jobs])
+        for job, result in zip(jobs, results, strict=True):
+            batch.finish(job, result)
 
-def choose_batch(queue: Sequence[Job[T, R]], limits: Limits) -> list[Job[T, R]]:
-    """Return the next batch of a queue in order of arrival: one group, similar lengths.
-
-    Of the groups that fill a batch the one that waited longest, else the oldest job's group.
-    """
-    groups: dict[Hashable, list[Job[T, R]]] = {}
-    for job in queue:
-        groups.setdefault(job.work.group, []).append(job)
-    oldest = next(iter(groups.values()))
-    full = (jobs for jobs in groups.values() if len(jobs) >= limits.max_batch_size)
-    chosen = oldest if oldest[0].passed_over >= MOST_TIMES_PASSED_OVER else next(full, oldest)
-    if chosen is not oldest:
-        oldest[0].passed_over += 1
-    return similar_lengths(chosen, limits)
+    return run
 
 
 class DynamicBatcher(Generic[T, R]):
     """Collects jobs of concurrent callers and runs them in batches, one batch at a time."""
 
-    def __init__(self, run: Callable[[list[T]], list[R]], limits: Limits) -> None:
-        """run: called in a worker thread; returns one result an item, in order."""
+    def __init__(self, run: Callable[[RunningBatch[T, R]], None], limits: Limits) -> None:
+        """run: called in a worker thread; finishes each job, those that join among them."""
         self.run = run
         self.limits = limits
         self.queue: list[Job[T, R]] = []
         self.batch_sizes: list[int] = []
         self.closed = False
-        self._running = 0
+        self._batch: RunningBatch[T, R] | None = None
+        self._queue_lock = threading.Lock()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._worker: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
@@ -211,7 +196,7 @@ class DynamicBatcher(Generic[T, R]):
     @property
     def unfinished(self) -> int:
         """Items that wait or run."""
-        return len(self.queue) + self._running
+        return len(self.queue) + (0 if self._batch is None else len(self._batch))
 
     async def submit(self, works: Sequence[Work[T]]) -> list[R]:
         """Queue each and wait for all; the first failure is raised.
@@ -223,7 +208,8 @@ class DynamicBatcher(Generic[T, R]):
         loop = asyncio.get_running_loop()
         self._start(loop)
         jobs = [self._job(work, loop) for work in works]
-        self.queue.extend(jobs)
+        with self._queue_lock:
+            self.queue.extend(jobs)
         self._arrived.set()
         try:
             results = await asyncio.gather(*(job.future for job in jobs), return_exceptions=True)
@@ -250,7 +236,8 @@ class DynamicBatcher(Generic[T, R]):
         """Start the worker, anew when an earlier event loop took it along as it ended."""
         worker = self._worker
         if worker is None or worker.done() or worker.get_loop() is not loop:
-            self.queue.clear()
+            with self._queue_lock:
+                self.queue = []
             self._arrived = asyncio.Event()
             self._worker = loop.create_task(self._work())
 
@@ -258,14 +245,37 @@ class DynamicBatcher(Generic[T, R]):
         while True:
             await self._arrived.wait()
             await self._gather_more()
-            self.queue = [job for job in self.queue if not job.future.done()]
-            if self.queue:
-                batch = choose_batch(self.queue, self.limits)
-                taken = set(map(id, batch))
-                self.queue = [job for job in self.queue if id(job) not in taken]
+            batch = self._take_batch()
+            if batch:
                 await self._run_jobs(batch)
             if not self.queue:
                 self._arrived.clear()
+
+    def _take_batch(self) -> list[Job[T, R]]:
+        """Take the next batch from the queue; nothing where nobody waits any more."""
+        with self._queue_lock:
+            self.queue = [job for job in self.queue if not job.future.done()]
+            batch = choose_batch(self.queue, self.limits) if self.queue else []
+            self._remove(batch)
+        return batch
+
+    def take_joining(self, first: Job[T, R], running: Running, least: int) -> list[Job[T, R]]:
+        """Take from the queue those that join the batch that `first` is of (`choose_joining`)."""
+        group, loop = first.work.group, first.future.get_loop()
+        with self._queue_lock:
+            # A batch may outlive the event loop that it was begun for.
+            waiting = [
+                job for job in self.queue if not job.future.done() and job.future.get_loop() is loop
+            ]
+            joining = choose_joining(waiting, group, running, self.limits, least)
+            self._remove(joining)
+        if joining:
+            self.batch_sizes.append(running.rows + len(joining))
+        return joining
+
+    def _remove(self, jobs: Sequence[Job[T, R]]) -> None:
+        taken = set(map(id, jobs))
+        self.queue = [job for job in self.queue if id(job) not in taken]
 
     async def _gather_more(self) -> None:
         """Wait a moment while the queue is short of a batch and still growing."""
@@ -274,30 +284,27 @@ class DynamicBatcher(Generic[T, R]):
             waiting = len(self.queue)
             await asyncio.sleep(self.limits.gather_seconds)
 
-    async def _run_jobs(self, jobs: list[Job[T, R]]) -> None:
+    async def _run_jobs(self, jobs: list[Job[T, R]], joinable: bool = True) -> None:
         """Run a batch; where it fails, run its halves, so that one bad job fails alone."""
         loop = asyncio.get_running_loop()
         self.batch_sizes.append(len(jobs))
-        self._running = len(jobs)
+        self._batch = batch = RunningBatch(self, jobs, joinable)
         try:
-            results = await loop.run_in_executor(
-                self._executor, self.run, [job.work.item for job in jobs]
-            )
+            # What it finishes is resolved before this returns.
+            await loop.run_in_executor(self._executor, self.run, batch)
+            if len(batch):
+                raise RuntimeError("a batch ended without the outcome of each of its requests")
         except Exception as error:
-            await self._isolate(jobs, error)
-            return
+            await self._isolate(batch.jobs, error)
         finally:
-            self._running = 0
-        for job, result in zip(jobs, results, strict=True):
-            if not job.future.done():
-                job.future.set_result(result)
+            self._batch = None
 
     async def _isolate(self, jobs: list[Job[T, R]], error: Exception) -> None:
         if len(jobs) > 1 and not isinstance(error, EngineClosedError):
             logger.warning("a batch of %d failed (%s); running its halves", len(jobs), error)
             half = len(jobs) // 2
-            await self._run_jobs(jobs[:half])
-            await self._run_jobs(jobs[half:])
+            await self._run_jobs(jobs[:half], joinable=False)
+            await self._run_jobs(jobs[half:], joinable=False)
             return
         if not isinstance(error, EngineError):
             error = generation_error(error)
@@ -308,10 +315,11 @@ class DynamicBatcher(Generic[T, R]):
     async def close(self) -> None:
         """Fail what waits, let a running batch end, and free the thread."""
         self.closed = True
-        for job in self.queue:
+        with self._queue_lock:
+            waiting, self.queue = self.queue, []
+        for job in waiting:
             if not job.future.done():
                 job.future.set_exception(EngineClosedError("the engine was closed"))
-        self.queue.clear()
         await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
         # The batch that was running resolves its futures in the loop's next turns.
         await asyncio.sleep(0)
@@ -323,3 +331,8 @@ class DynamicBatcher(Generic[T, R]):
 def _expire(job: Job[T, R]) -> None:
     if not job.future.done():
         job.future.set_exception(DeadlineExceededError(job.work.deadline_seconds))
+
+
+def _resolve(job: Job[T, R], result: R) -> None:
+    if not job.future.done():
+        job.future.set_result(result)

@@ -119,8 +119,8 @@ class RowState:
     """One request while it is being decoded.
 
     matcher: of its constraint. abandoned: whether nobody waits for its outcome any more.
-    on_tokens: hears of each token as it comes. logprobs_of: see `EngineOptions`.
-    generator: of what is drawn.
+    on_tokens: hears of each token as it comes. on_finish: hears of the row once it is done.
+    logprobs_of: see `EngineOptions`. generator: of what is drawn.
     """
 
     sampling: Sampling
@@ -129,6 +129,7 @@ class RowState:
     matcher: Matcher | None = None
     abandoned: Callable[[], bool] = lambda: False
     on_tokens: Callable[[Sequence[int]], object] | None = None
+    on_finish: Callable[[RowState], object] | None = None
     logprobs_of: LogprobsOf = "model"
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -154,9 +155,15 @@ class RowState:
         if self.on_tokens is not None:
             self.on_tokens([token_id])
         if token_id in self.end_ids or self._at_stop_string():
-            self.finish_reason = "stop"
+            self.finish("stop")
         elif len(self.token_ids) >= self.sampling.max_new_tokens:
-            self.finish_reason = "length"
+            self.finish("length")
+
+    def finish(self, reason: str) -> None:
+        """End the row."""
+        self.finish_reason = reason
+        if self.on_finish is not None:
+            self.on_finish(self)
 
     def _at_stop_string(self) -> bool:
         if not self.sampling.stop:

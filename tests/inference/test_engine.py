@@ -5,12 +5,16 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from inference.engines.batch_choice import Job, Limits
+from inference.engines.batching import RunningBatch
 from inference.engines.contract import (
     Completion,
+    Constraint,
     Engine,
     EngineClosedError,
     EngineOptions,
@@ -23,7 +27,7 @@ from inference.engines.contract import (
     UnsupportedRequestError,
 )
 from inference.engines.served import collate_requests
-from inference.engines.transformers.engine import TransformersEngine
+from inference.engines.transformers.engine import Prepared, TransformersEngine
 from inference.opening.engine import build_engine
 from models.files.checkpoint import BackboneMismatchError, NotACheckpointError
 from models.files.sentence_encoder import load_sentence_encoder
@@ -112,6 +116,59 @@ async def test_tokens_do_not_depend_on_the_batch(engine: TransformersEngine) -> 
     for left, right in zip(together, alone, strict=True):
         assert left.logprobs == pytest.approx(right.logprobs, abs=1e-4)
     assert len({done.token_ids for done in together}) > len(requests) // 2
+
+
+async def test_tokens_do_not_depend_on_when_a_request_joins(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shorter and longer prompts than those at work, graphs, constraints and draws among them."""
+    requests = mixed_requests(engine, count=40)
+    drawn = Sampling(max_new_tokens=9, temperature=0.9, seed=7)
+    held = Constraint(regex="(yes|no){9}")
+    requests += [
+        Request(prompt="Throw the dice. " * n, sampling=replace(drawn, seed=n)) for n in range(1, 7)
+    ]
+    requests += [
+        Request(prompt="Is it? " * n, constraint=held, sampling=Sampling(40)) for n in range(1, 7)
+    ]
+    alone = await one_by_one(engine, requests)
+    engine.batcher.limits = Limits(max_batch_size=6, max_batch_tokens=6 * 900)
+    joined: list[Prepared] = []
+    take_joining = engine.batcher.take_joining
+
+    def noted(*arguments: Any) -> list[Job[Prepared, Completion]]:
+        joining = take_joining(*arguments)
+        joined.extend(job.work.item for job in joining)
+        return joining
+
+    monkeypatch.setattr(engine.batcher, "take_joining", noted)
+    together = [
+        done[0] for done in await asyncio.gather(*(engine.generate([each]) for each in requests))
+    ]
+    assert len(joined) > len(requests) / 3
+    assert {item.request.adapter for item in joined} >= {None, "ras"}
+    assert any(item.subgraphs for item in joined)
+    assert any(item.request.constraint for item in joined)
+    assert max(engine.batcher.batch_sizes[len(requests) :]) == 6
+    assert [done.token_ids for done in together] == [done.token_ids for done in alone]
+    for left, right in zip(together, alone, strict=True):
+        assert (left.text, left.finish_reason) == (right.text, right.finish_reason)
+        assert left.logprobs == (
+            right.logprobs if right.logprobs is None else pytest.approx(right.logprobs, abs=1e-4)
+        )
+
+
+async def test_a_short_request_does_not_wait_for_a_long_one(engine: TransformersEngine) -> None:
+    long = asyncio.create_task(
+        engine.generate([Request(prompt="On and on", sampling=Sampling(3000))])
+    )
+    while not engine.batcher.batch_sizes:
+        await asyncio.sleep(0.01)
+    short = await engine.generate([Request(prompt="Short", sampling=Sampling(2))])
+    assert short[0].output_tokens == 2
+    assert not long.done()
+    long.cancel()
+    await engine.close()
 
 
 async def test_concurrent_calls_share_batches(engine: TransformersEngine) -> None:
@@ -214,10 +271,10 @@ async def test_a_failing_request_fails_alone(
 ) -> None:
     run = engine.batcher.run
 
-    def fail_on_poison(batch: list) -> list:  # type: ignore[type-arg]
-        if any(item.request.prompt == "poison" for item in batch):
+    def fail_on_poison(batch: RunningBatch[Any, Completion]) -> None:
+        if any(job.work.item.request.prompt == "poison" for job in batch.jobs):
             raise RuntimeError("device error")
-        return run(batch)
+        run(batch)
 
     monkeypatch.setattr(engine.batcher, "run", fail_on_poison)
     good = [Request(prompt=f"good {n}", sampling=Sampling(3)) for n in range(5)]

@@ -1,12 +1,14 @@
 """Decoding a batch of prompts of different lengths, token by token.
 
-Differs from the library's `generate` in three ways, none of which changes a token: prompts of
+Differs from the library's `generate` in four ways, none of which changes a token: prompts of
 similar length are read together, so that little padding is computed; the cache is written in
-place; a row that is done leaves the batch instead of being padded to its end.
+place; a row that is done leaves the batch instead of being padded to its end; prompts that came
+later take its place.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -14,6 +16,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
+from inference.engines.batch_choice import Running
 from inference.engines.contract import EngineClosedError
 from inference.engines.token_choice import RowState, choose_tokens
 from inference.engines.transformers.growing_cache import GrowingCache, prompt_cache
@@ -24,8 +27,10 @@ from models.parts.deep_prompt import PromptStates
 PREFILL_TOKENS = {"cpu": 4096, "cuda": 65536}
 # Prompts up to this much shorter than the longest of a group are read with it.
 PREFILL_SHORTEST = 0.75
-# Dropping rows copies the cache, so it waits until this share of the rows is done.
-DROP_SHARE = 0.125
+# A change of rows copies the cache, so it waits until this share of the rows is done, or joins.
+CHANGED_SHARE = 0.125
+# Returns embeddings [t_i, d] of prompts that join the rows at work, none if fewer than asked for.
+Join = Callable[[Running, int], tuple[list[torch.Tensor], list[RowState]]]
 
 
 def prefill_groups(lengths: Sequence[int], most_tokens: int) -> list[range]:
@@ -72,25 +77,31 @@ class CausalDecoder:
         self.rows = list(rows)
         self.embeddings = embeddings
         lengths = [len(prompt) for prompt in embeddings]
-        device = embeddings[0].device
-        new_tokens = max(row.sampling.max_new_tokens for row in rows)
         self.width = lengths[-1]
         self.cache = GrowingCache(
             model.config.get_text_config().num_hidden_layers,
             self.width,
-            self.width + new_tokens,
+            self.width + most_new_tokens(rows),
             deep_prompt,
         )
-        self.positions = torch.tensor(lengths, device=device)
-        columns = torch.arange(self.width + new_tokens, device=device)
+        self.positions = torch.tensor(lengths, device=embeddings[0].device)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Say which columns of the cache each row has: those that end at the width."""
+        columns = torch.arange(self.cache.capacity, device=self.positions.device)
         self.mask = (columns >= self.width - self.positions[:, None]).long()
 
     def prefill(self) -> torch.Tensor:
         """Read all prompts; returns the logits that follow each, [B, vocabulary]."""
+        return self._read(self.embeddings, 0)
+
+    def _read(self, embeddings: Sequence[torch.Tensor], first_row: int) -> torch.Tensor:
+        """Read prompts, shortest first, into the cache's rows from `first_row` on."""
         logits = []
         most_tokens = PREFILL_TOKENS.get(self.positions.device.type, PREFILL_TOKENS["cpu"])
-        for group in prefill_groups(list(map(len, self.embeddings)), most_tokens):
-            padded, mask = left_pad([self.embeddings[row] for row in group])
+        for group in prefill_groups(list(map(len, embeddings)), most_tokens):
+            padded, mask = left_pad([embeddings[row] for row in group])
             cache = prompt_cache()
             output = self.model(
                 inputs_embeds=padded,
@@ -102,9 +113,20 @@ class CausalDecoder:
                 **self._prompted(in_cache=False),
             )
             # The longest row of a group has no padding, so the group fits its columns.
-            self.cache.place(group.start, len(self.rows), cache)
+            self.cache.place(first_row + group.start, len(self.rows), cache)
             logits.append(output.logits[:, -1])
         return torch.cat(logits)
+
+    def admit(self, embeddings: Sequence[torch.Tensor], rows: Sequence[RowState]) -> torch.Tensor:
+        """Read further prompts, shortest first; returns the logits that follow each."""
+        earlier = len(self.rows)
+        self.rows += rows
+        lengths = torch.tensor(list(map(len, embeddings)), device=self.positions.device)
+        self.positions = torch.cat([self.positions, lengths])
+        self.width = max(self.width, int(lengths[-1]))
+        self.cache.extend(len(rows), self.width, self.width + most_new_tokens(self.rows))
+        self._lay_out()
+        return self._read(embeddings, earlier)
 
     def step(self, token_ids: torch.Tensor) -> torch.Tensor:
         """Append one token to each row, [B]; returns the next logits, [B, vocabulary]."""
@@ -181,13 +203,18 @@ class EncoderDecoderDecoder:
         self.cache.batch_select_indices(rows)
 
 
+def most_new_tokens(rows: Sequence[RowState]) -> int:
+    """Return the most tokens that any of these rows may still write."""
+    return max(row.sampling.max_new_tokens - len(row.token_ids) for row in rows)
+
+
 def drop_finished(
-    decoder: CausalDecoder | EncoderDecoderDecoder, token_ids: torch.Tensor
+    decoder: CausalDecoder | EncoderDecoderDecoder, token_ids: torch.Tensor, share: float
 ) -> torch.Tensor:
-    """Let finished rows go once enough of them are; returns the ids of those that stay."""
+    """Let finished rows go once this share of all is done; returns the ids of those that stay."""
     rows = decoder.rows
     active = [place for place, row in enumerate(rows) if row.finish_reason is None]
-    if not active or len(rows) - len(active) < max(1, DROP_SHARE * len(rows)):
+    if not active or len(rows) - len(active) < max(1, share * len(rows)):
         return token_ids
     kept = torch.tensor(active, device=token_ids.device)
     decoder.rows = [rows[place] for place in active]
@@ -195,7 +222,27 @@ def drop_finished(
     return token_ids[kept]
 
 
-def decode(decoder: CausalDecoder | EncoderDecoderDecoder, should_stop: Callable[[], bool]) -> None:
+def let_join(decoder: CausalDecoder, token_ids: torch.Tensor, join: Join) -> torch.Tensor:
+    """Read prompts that join, in finished rows' places; returns the last token of each row."""
+    active = [row for row in decoder.rows if row.finish_reason is None]
+    if not active:
+        return token_ids
+    running = Running(len(active), decoder.width, most_new_tokens(active))
+    embeddings, rows = join(running, math.ceil(CHANGED_SHARE * len(active)))
+    if not rows:
+        return token_ids
+    token_ids = drop_finished(decoder, token_ids, share=0.0)
+    order = sorted(range(len(rows)), key=lambda place: len(embeddings[place]))
+    joined = [rows[place] for place in order]
+    logits = decoder.admit([embeddings[place] for place in order], joined)
+    return torch.cat([token_ids, choose_tokens(logits, joined)])
+
+
+def decode(
+    decoder: CausalDecoder | EncoderDecoderDecoder,
+    should_stop: Callable[[], bool],
+    join: Join | None = None,
+) -> None:
     """Generate for every row until it is done; the rows hold the outcome.
 
     Raises EngineClosedError once `should_stop` says so.
@@ -206,8 +253,10 @@ def decode(decoder: CausalDecoder | EncoderDecoderDecoder, should_stop: Callable
             raise EngineClosedError("the engine was closed while this request ran")
         for row in decoder.rows:
             if row.finish_reason is None and row.abandoned():
-                row.finish_reason = "abandoned"
-        token_ids = drop_finished(decoder, token_ids)
+                row.finish("abandoned")
+        if join is not None and isinstance(decoder, CausalDecoder):
+            token_ids = let_join(decoder, token_ids, join)
+        token_ids = drop_finished(decoder, token_ids, CHANGED_SHARE)
         token_ids = choose_tokens(decoder.step(token_ids), decoder.rows)
 
 
@@ -218,15 +267,17 @@ def decode_causal(
     rows: Sequence[RowState],
     should_stop: Callable[[], bool] = lambda: False,
     deep_prompt: PromptStates | None = None,
+    join: Join | None = None,
 ) -> None:
     """Decode with a causal model; embeddings: prompts [t_i, d] in any order.
 
-    deep_prompt: of a model that runs with `prompted_attention`.
+    deep_prompt: of a model that runs with `prompted_attention`. join: gives prompts that came in
+    the meantime.
     """
     order = sorted(range(len(rows)), key=lambda place: len(embeddings[place]))
     sorted_prompts = [embeddings[place] for place in order]
     sorted_rows = [rows[place] for place in order]
-    decode(CausalDecoder(model, sorted_prompts, sorted_rows, deep_prompt), should_stop)
+    decode(CausalDecoder(model, sorted_prompts, sorted_rows, deep_prompt), should_stop, join)
 
 
 @torch.inference_mode()

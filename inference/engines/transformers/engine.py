@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from inference.engines.batching import DynamicBatcher, Limits, Work, probe
+from inference.engines.batch_choice import Job, Limits, Running, Work
+from inference.engines.batching import DynamicBatcher, RunningBatch, probe
 from inference.engines.component_loader import first_backbone
 from inference.engines.contract import Completion, Health, LogprobsOf, Request
 from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
@@ -47,9 +48,15 @@ class Prepared:
 
     def work(self) -> Work[Prepared]:
         """Return what the batcher needs to know of it."""
-        length = len(self.input_ids) + self.request.sampling.max_new_tokens
-        deadline = self.request.deadline_seconds
-        return Work(self, id(self.served), length, deadline, self.settled.set)
+        new_tokens = self.request.sampling.max_new_tokens
+        return Work(
+            self,
+            group=id(self.served),
+            length=len(self.input_ids) + new_tokens,
+            new_tokens=new_tokens,
+            deadline_seconds=self.request.deadline_seconds,
+            on_settled=self.settled.set,
+        )
 
 
 class TransformersEngine:
@@ -143,25 +150,33 @@ class TransformersEngine:
         return Prepared(request, served, input_ids, subgraphs, pieces)
 
     @torch.inference_mode()
-    def _run(self, batch: list[Prepared]) -> list[Completion]:
+    def _run(self, batch: RunningBatch[Prepared, Completion]) -> None:
         """Generate for requests of one component; called in the batcher's thread."""
-        served = batch[0].served
+        jobs = batch.jobs
+        served = jobs[0].work.item.served
         served.activate()
-        rows = [self._row(item) for item in batch]
+        rows = [self._row(job, batch) for job in jobs]
         if served.is_encoder_decoder:
-            prompts = [item.input_ids for item in batch]
+            prompts = [job.work.item.input_ids for job in jobs]
             decode_encoder_decoder(served.model, prompts, rows, self._at_token)
-        else:
-            embeddings = embed_prompts(batch)
-            decode_causal(served.model, embeddings, rows, self._at_token, served.deep_prompt)
-        return [_completion(item, row) for item, row in zip(batch, rows, strict=True)]
+            return
+
+        def join(running: Running, least: int) -> tuple[list[torch.Tensor], list[RowState]]:
+            joining = batch.join(running, least)
+            return _embedded(joining), [self._row(job, batch) for job in joining]
+
+        decode_causal(served.model, _embedded(jobs), rows, self._at_token, served.deep_prompt, join)
 
     def _at_token(self) -> bool:
         """Called at each token: notes the progress, says whether to stop."""
         self._progress = time.monotonic()
         return self._closing.is_set()
 
-    def _row(self, item: Prepared) -> RowState:
+    def _row(
+        self, job: Job[Prepared, Completion], batch: RunningBatch[Prepared, Completion]
+    ) -> RowState:
+        """Return the state of a job's row, which hands over the outcome as soon as it is done."""
+        item = job.work.item
         constraint, served = item.request.constraint, item.served
         matcher = None if constraint is None else self._compiler(served).matcher(constraint)
         if item.pieces is not None:
@@ -173,6 +188,7 @@ class TransformersEngine:
             matcher,
             item.settled.is_set,
             None if item.pieces is None else item.pieces.grow,
+            lambda row: batch.finish(job, _completion(item, row)),
             self._logprobs_of,
         )
 
@@ -182,6 +198,10 @@ class TransformersEngine:
         if key not in self._compilers:
             self._compilers[key] = ConstraintCompiler(served.tokenizer, served.vocabulary_size)
         return self._compilers[key]
+
+
+def _embedded(jobs: Sequence[Job[Prepared, Completion]]) -> list[torch.Tensor]:
+    return embed_prompts([job.work.item for job in jobs]) if jobs else []
 
 
 def embed_prompts(batch: Sequence[Prepared]) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""A key-value cache that is written in place and drops finished rows.
+"""A key-value cache that is written in place, drops finished rows and takes in others.
 
 The library's dynamic cache copies all keys and values of all layers for every new token; here a
 token is written into room reserved once.
@@ -84,6 +84,24 @@ class ReservedLayer(DynamicLayer):
             return own
         return torch.cat([room[: len(rows), :, : self.offset], own], dim=2)
 
+    def extend(self, new_rows: int, length: int, capacity: int) -> None:
+        """Add empty rows, and make room for `capacity` columns; what is there ends at `length`."""
+        assert self.key_room is not None and self.value_room is not None
+        self.key_room = self._extended(self.key_room, new_rows, length, capacity)
+        self.value_room = self._extended(self.value_room, new_rows, length, capacity)
+        self.length, self.capacity = length, capacity
+
+    def _extended(
+        self, room: torch.Tensor, new_rows: int, length: int, capacity: int
+    ) -> torch.Tensor:
+        rows, heads, _, width = room.shape
+        extended = room.new_zeros(rows + new_rows, heads, self.offset + capacity, width)
+        extended[:, :, : self.offset] = room[:1, :, : self.offset]
+        end = self.offset + length
+        own = room[:, :, self.offset : self.offset + self.length]
+        extended[:rows, :, end - self.length : end] = own
+        return extended
+
     def get_seq_length(self) -> int:
         """Return the columns filled."""
         return self.length
@@ -104,6 +122,16 @@ class GrowingCache(Cache):
         super().__init__(layers=list(self.reserved))
         for layer in self.reserved:
             layer.length = prompt_length
+
+    @property
+    def capacity(self) -> int:
+        """Columns that there is room for."""
+        return self.reserved[0].capacity
+
+    def extend(self, new_rows: int, length: int, capacity: int) -> None:
+        """Add empty rows to every layer, whose states then end at `length` of `capacity`."""
+        for layer in self.reserved:
+            layer.extend(new_rows, length, capacity)
 
     def place(self, row: int, batch_size: int, prefilled: DynamicCache) -> None:
         """Copy a prefilled group of prompts to rows `row` and following, right-aligned."""

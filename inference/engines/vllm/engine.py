@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from inference.engines.batching import DynamicBatcher, Limits, Work, completions_of, probe
+from inference.engines.batch_choice import Limits, Work
+from inference.engines.batching import DynamicBatcher, all_at_once, completions_of, probe
 from inference.engines.component_loader import first_backbone
 from inference.engines.contract import (
     Completion,
@@ -80,7 +81,7 @@ class VLLMEngine:
         self._dtype = dtype
         self._compiler = ConstraintCompiler(loader.tokenizer, loader.vocabulary_size)
         self._graphs: DynamicBatcher[Prepared, torch.Tensor] = DynamicBatcher(
-            encode_graphs, Limits(GRAPH_BATCH_SIZE, GRAPH_BATCH_SIZE)
+            all_at_once(encode_graphs), Limits(GRAPH_BATCH_SIZE, GRAPH_BATCH_SIZE)
         )
         self._beside = self._open_beside(folders)
         self._numbers = itertools.count()
