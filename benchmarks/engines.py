@@ -1,5 +1,5 @@
-"""Compare engines at extracting triples: transformers, vLLM, vLLM without its prefix cache, with a
-grammar, with prompt lookup, and bare.
+"""Compare engines at extracting triples: transformers, transformers in whole batches, vLLM, vLLM
+without its prefix cache, with a grammar, with prompt lookup, and bare.
 
 Same component, same documents, everyone in a process of its own, one at a time. The last line of
 the output is one JSON object.
@@ -75,6 +75,10 @@ def ratios(results: dict[str, PartResult], settings: EngineRunSettings) -> dict[
         figures = results.get(name, PartResult("")).figures.get(concurrency)
         return None if figures is None else float(figures["output_tokens_per_second"])
 
+    by_concurrency = {
+        "ratio_prompt_lookup": ("vllm_prompt_lookup", "vllm"),
+        "ratio_joining": ("transformers", "transformers_whole_batches"),
+    }
     pairs = {
         "ratio_extract_vs_bare": (speed("vllm"), speed("bare_vllm")),
         "ratio_vllm_vs_transformers": (speed("vllm"), speed("transformers")),
@@ -82,10 +86,8 @@ def ratios(results: dict[str, PartResult], settings: EngineRunSettings) -> dict[
         "ratio_prefix_caching": (speed("vllm"), speed("vllm_no_prefix_caching")),
         "ratio_grammar": (speed("vllm_grammar"), speed("vllm")),
         **{
-            f"ratio_prompt_lookup_{at_once}": (
-                speed("vllm_prompt_lookup", str(at_once)),
-                speed("vllm", str(at_once)),
-            )
+            f"{name}_{at_once}": (speed(left, str(at_once)), speed(right, str(at_once)))
+            for name, (left, right) in by_concurrency.items()
             for at_once in settings.concurrencies
         },
     }

@@ -1,6 +1,7 @@
 """One engine in a process of its own; its last line is one JSON object."""
 
 import asyncio
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from models.formats.triples import parse_triples
 DOCUMENTS_FILE = "documents.jsonl"
 CONTESTANTS = {
     "transformers": "our engine on transformers, adapter merged",
+    "transformers_whole_batches": "the same without requests that join the batch that runs",
     "vllm": "our engine on vLLM",
     "vllm_no_prefix_caching": "the same without prefix caching",
     "vllm_grammar": "our engine on vLLM, outputs held to the triples' grammar",
@@ -94,10 +96,12 @@ def shares(settings: EngineRunSettings, requests: Sequence[Request]) -> dict[int
 def open_contestant(name: str, settings: EngineRunSettings) -> Engine:
     """Return the engine of a name, loaded."""
     adapters = {T2T_ADAPTER: settings.t2t}
-    if name == "transformers":
+    if name.startswith("transformers"):
         from inference.engines.transformers.engine import TransformersEngine
 
-        return TransformersEngine(adapters=adapters, dtype=settings.dtype, merge_adapters=True)
+        engine = TransformersEngine(adapters=adapters, dtype=settings.dtype, merge_adapters=True)
+        engine.batcher.joinable = name != "transformers_whole_batches"
+        return engine
     from inference.engines.vllm.engine import VLLMEngine
 
     options = VLLMSettings(
@@ -156,16 +160,20 @@ async def run_engine(name: str, settings: EngineRunSettings, folder: Path) -> di
 
 async def _timed(engine: Engine, requests: Sequence[Request], concurrency: int) -> dict[str, float]:
     gate = asyncio.Semaphore(concurrency)
+    waited: list[float] = []
 
     async def one(request: Request) -> Completion:
         async with gate:
-            return (await engine.generate([request]))[0]
+            sent = time.perf_counter()
+            [completion] = await engine.generate([request])
+            waited.append(time.perf_counter() - sent)
+            return completion
 
     begin = time.perf_counter()
     done = await asyncio.gather(*map(one, requests))
     seconds = time.perf_counter() - begin
     outputs = [Written(d.text, d.output_tokens, d.finish_reason == "length") for d in done]
-    return figures_of(outputs, seconds)
+    return figures_of(outputs, seconds) | {"seconds_a_document": statistics.median(waited)}
 
 
 def run_bare(settings: EngineRunSettings, folder: Path) -> dict[str, Any]:

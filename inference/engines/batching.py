@@ -180,10 +180,16 @@ def all_at_once(compute: Callable[[list[T]], list[R]]) -> Callable[[RunningBatch
 class DynamicBatcher(Generic[T, R]):
     """Collects jobs of concurrent callers and runs them in batches, one batch at a time."""
 
-    def __init__(self, run: Callable[[RunningBatch[T, R]], None], limits: Limits) -> None:
-        """run: called in a worker thread; finishes each job, those that join among them."""
+    def __init__(
+        self, run: Callable[[RunningBatch[T, R]], None], limits: Limits, joinable: bool = True
+    ) -> None:
+        """run: called in a worker thread; finishes each job, those that join among them.
+
+        joinable: whether jobs may join the batch that runs, rather than wait for its end.
+        """
         self.run = run
         self.limits = limits
+        self.joinable = joinable
         self.queue: list[Job[T, R]] = []
         self.batch_sizes: list[int] = []
         self.closed = False
@@ -247,7 +253,7 @@ class DynamicBatcher(Generic[T, R]):
             await self._gather_more()
             batch = self._take_batch()
             if batch:
-                await self._run_jobs(batch)
+                await self._run_jobs(batch, self.joinable)
             if not self.queue:
                 self._arrived.clear()
 
@@ -284,7 +290,7 @@ class DynamicBatcher(Generic[T, R]):
             waiting = len(self.queue)
             await asyncio.sleep(self.limits.gather_seconds)
 
-    async def _run_jobs(self, jobs: list[Job[T, R]], joinable: bool = True) -> None:
+    async def _run_jobs(self, jobs: list[Job[T, R]], joinable: bool) -> None:
         """Run a batch; where it fails, run its halves, so that one bad job fails alone."""
         loop = asyncio.get_running_loop()
         self.batch_sizes.append(len(jobs))
