@@ -60,6 +60,8 @@ PARTS: dict[str, str] = {
 }
 ENGINES = "inference/engines"
 DECODING, CHOICE = f"{ENGINES}/transformers/decoding.py", f"{ENGINES}/token_choice.py"
+CACHE, CACHES = f"{ENGINES}/transformers/growing_cache.py", ("GrowingCache", "ReservedLayer")
+ADDING = ("place", "extend", "_extended")
 # The innermost frame that one of these is for decides.
 RULES = [
     Rule("transformers/tokenization_", "", "tokenisation"),
@@ -71,12 +73,14 @@ RULES = [
     Rule(f"{ENGINES}/served.py", "collate_requests", "graph_encoder"),
     Rule(f"{ENGINES}/transformers/engine.py", "embed_prompts", "graph_encoder"),
     Rule(f"{ENGINES}/vllm/engine.py", "encode_graphs", "graph_encoder"),
-    Rule(DECODING, "CausalDecoder.prefill", "prefill"),
+    *(Rule(DECODING, f"CausalDecoder.{name}", "prefill") for name in ("prefill", "admit", "_read")),
     Rule(DECODING, "EncoderDecoderDecoder.prefill", "prefill"),
     # The first room for keys and values, and a soft prompt's.
     Rule(DECODING, "CausalDecoder.__init__", "prefill"),
     Rule(f"{ENGINES}/transformers/components.py", "", "prefill"),
     Rule(DECODING, "", "decode"),
+    *(Rule(CACHE, f"{kind}.{name}", "prefill") for kind in CACHES for name in ADDING),
+    Rule(CACHE, "", "decode"),
     Rule(f"{ENGINES}/", "", "scheduling"),
     Rule("inference/indexes/extraction.py", "TripleCache.", "extraction_cache"),
     Rule("inference/retrieval/", "", "retrieval"),

@@ -25,6 +25,7 @@ from benchmarks.harness.thread_parts import (
 )
 from benchmarks.profile_loop import IDLE, PARTS, RULES, thread_group, thread_rows
 from inference.engines.transformers import decoding
+from inference.engines.transformers.growing_cache import GrowingCache, ReservedLayer
 from inference.indexes.extraction import TripleCache
 from inference.retrieval.bm25 import Bm25Retriever
 from tests.benchmarks.commands import page_with, run_benchmark
@@ -121,7 +122,10 @@ def test_rules_are_for_code_that_is_there() -> None:
     rules = StackRules(RULES, IDLE, "everything_else")
     for function, part in (
         (decoding.CausalDecoder.prefill, "prefill"),
+        (decoding.CausalDecoder.admit, "prefill"),
         (decoding.CausalDecoder.step, "decode"),
+        (GrowingCache.extend, "prefill"),
+        (ReservedLayer.update, "decode"),
         (TripleCache.get, "extraction_cache"),
         (Bm25Retriever.search, "retrieval"),
         (time.sleep, None),
