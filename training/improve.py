@@ -20,15 +20,23 @@ from training.recipe.settings import load_config
 from training.rounds.run import Improvement, Round
 from training.rounds.settings import ImproveSettings
 
-COLUMNS = ("round", "figure", "kept", "reward", "drawn F1", "best F1", "searches", "malformed",
-           "refused", "entropy", "KL", "rewarded gain")  # fmt: skip
+COLUMNS = ("round", "figure", "kept", "recall", "tokens a question", "reward", "drawn F1",
+           "best F1", "searches", "malformed", "refused", "entropy", "KL",
+           "rewarded gain")  # fmt: skip
+
+
+def tokens_a_question(done: Round) -> float | None:
+    """Return the weighted tokens of a development question; None where they were not counted."""
+    tokens, questions = (done.measured.get(name) for name in ("weighted_tokens", "n"))
+    return tokens / questions if tokens is not None and questions else None
 
 
 def rows(rounds: Sequence[Round]) -> list[list[Any]]:
-    """Return the table of all rounds: what decided, what was drawn, and what was learnt."""
+    """Return the table of all rounds: what was measured, what was drawn, and what was learnt."""
     return [
         [
             done.number, done.figure, "yes" if done.kept else "no",
+            done.measured.get("retrieval_recall"), tokens_a_question(done),
             *(done.rollout.get(name) for name in ("reward", "f1", "best_f1")),
             *(done.rollout.get("reward_parts", {}).get(p)
               for p in ("searches", "malformed", "refused")),

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from models.formats.records import QuestionRecord, read_records, write_records
 from tests import processes
 from tests.training.improvement_material import write_improvement
+from training.improve import COLUMNS, rows
 from training.recipe.settings import ConfigError, expected_type, known_keys, load_config
 from training.rounds.run import Improvement, RoundError, execute
 from training.rounds.settings import ImproveSettings
@@ -104,6 +106,25 @@ def test_the_better_component_is_kept_and_the_next_round_starts_from_it(
     assert (tmp_path / "out/best").resolve() == Path(second)
     assert improvement.rounds[1].learning["kl"] == 0.01
     assert improvement.rounds[1].rollout["reward_parts"] == {"searches": 2.0}
+
+
+def test_tokens_of_rounds_compare(settings: ImproveSettings, tmp_path: Path) -> None:
+    """What an evaluation read before would cost the next one nothing."""
+    commands = Commands([0.5, 0.6])
+    settings.rounds = 1
+    improvement = Improvement(settings, commands)
+    improvement.go_on()
+    caches = [_after(words, "--cache") for words in commands.asked if EVALUATE in words]
+    assert [Path(cache).parent for cache in caches] == [
+        tmp_path / "out/round-00", tmp_path / "out/round-01",
+    ]  # fmt: skip
+    measured = {"weighted_tokens": 900, "n": 3, "retrieval_recall": 0.8}
+    counted = replace(improvement.rounds[0], measured=measured)
+    [first, second] = rows([counted, improvement.rounds[1]])
+    assert first[COLUMNS.index("tokens a question")] == 300
+    assert first[COLUMNS.index("recall")] == 0.8
+    assert second[COLUMNS.index("tokens a question")] is None
+    assert len(first) == len(second) == len(COLUMNS)
 
 
 @pytest.mark.parametrize("step", range(10))

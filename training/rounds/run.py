@@ -30,6 +30,7 @@ from training.run.run_folder import read_history
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS_FILE, SETTINGS_FILE, BEST = "rounds.jsonl", "settings.json", "best"
+MEASURE_CACHE = "measured_triples.sqlite"
 # Of a training's log, at its end.
 LEARNT = ("entropy", "kl", "clip_share", "rewarded_gain")
 Command = Sequence[str]
@@ -208,7 +209,9 @@ class Improvement:
             out,
             [
                 str(ROOT / "inference/evaluate.py"), "--dataset", given.questions,
-                *_corpus(given.corpus), "--out", str(out), *self.settings.loop, *given.options,
+                *_corpus(given.corpus), "--out", str(out),
+                # What a round before has read is not billed again, and rounds would not compare.
+                "--cache", str(folder / MEASURE_CACHE), *self.settings.loop, *given.options,
                 *self._named(components),
             ],
         )  # fmt: skip
