@@ -315,8 +315,7 @@ class DynamicBatcher(Generic[T, R]):
         if not isinstance(error, EngineError):
             error = generation_error(error)
         for job in jobs:
-            if not job.future.done():
-                job.future.set_exception(error)
+            _fail(job, error)
 
     async def close(self) -> None:
         """Fail what waits, let a running batch end, and free the thread."""
@@ -324,8 +323,7 @@ class DynamicBatcher(Generic[T, R]):
         with self._queue_lock:
             waiting, self.queue = self.queue, []
         for job in waiting:
-            if not job.future.done():
-                job.future.set_exception(EngineClosedError("the engine was closed"))
+            _fail(job, EngineClosedError("the engine was closed"))
         await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
         # The batch that was running resolves its futures in the loop's next turns.
         await asyncio.sleep(0)
@@ -335,8 +333,12 @@ class DynamicBatcher(Generic[T, R]):
 
 
 def _expire(job: Job[T, R]) -> None:
+    _fail(job, DeadlineExceededError(job.work.deadline_seconds))
+
+
+def _fail(job: Job[T, R], error: EngineError) -> None:
     if not job.future.done():
-        job.future.set_exception(DeadlineExceededError(job.work.deadline_seconds))
+        job.future.set_exception(error)
 
 
 def _resolve(job: Job[T, R], result: R) -> None:

@@ -222,6 +222,14 @@ def drop_finished(
     return token_ids[kept]
 
 
+def shortest_first(
+    embeddings: Sequence[torch.Tensor], rows: Sequence[RowState]
+) -> tuple[list[torch.Tensor], list[RowState]]:
+    """Return prompts [t_i, d] and their rows in order of the prompts' lengths."""
+    order = sorted(range(len(rows)), key=lambda place: len(embeddings[place]))
+    return [embeddings[place] for place in order], [rows[place] for place in order]
+
+
 def let_join(decoder: CausalDecoder, token_ids: torch.Tensor, join: Join) -> torch.Tensor:
     """Read prompts that join, in finished rows' places; returns the last token of each row."""
     active = [row for row in decoder.rows if row.finish_reason is None]
@@ -232,10 +240,9 @@ def let_join(decoder: CausalDecoder, token_ids: torch.Tensor, join: Join) -> tor
     if not rows:
         return token_ids
     token_ids = drop_finished(decoder, token_ids, share=0.0)
-    order = sorted(range(len(rows)), key=lambda place: len(embeddings[place]))
-    joined = [rows[place] for place in order]
-    logits = decoder.admit([embeddings[place] for place in order], joined)
-    return torch.cat([token_ids, choose_tokens(logits, joined)])
+    embeddings, rows = shortest_first(embeddings, rows)
+    logits = decoder.admit(embeddings, rows)
+    return torch.cat([token_ids, choose_tokens(logits, rows)])
 
 
 def decode(
@@ -274,10 +281,8 @@ def decode_causal(
     deep_prompt: of a model that runs with `prompted_attention`. join: gives prompts that came in
     the meantime.
     """
-    order = sorted(range(len(rows)), key=lambda place: len(embeddings[place]))
-    sorted_prompts = [embeddings[place] for place in order]
-    sorted_rows = [rows[place] for place in order]
-    decode(CausalDecoder(model, sorted_prompts, sorted_rows, deep_prompt), should_stop, join)
+    embeddings, rows = shortest_first(embeddings, rows)
+    decode(CausalDecoder(model, embeddings, rows, deep_prompt), should_stop, join)
 
 
 @torch.inference_mode()
