@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 GROUPED_SDPA = "grouped_sdpa"
 NAME = "cpu_training"
 ENCODER_NAME = "cpu_encoder"
-QUERY_BLOCK = 128
+# Queries at a time: a block's weights then stay in a core's cache.
+QUERY_BLOCK = 64
+# Most keys whose weights are kept for the backward pass; those of more are computed again, since
+# they grow with the square of the length and everything else that is kept does not.
+KEPT_KEYS = 512
 
 
 def grouped_sdpa(
@@ -95,45 +99,36 @@ class CausalAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attention output [B, H, Q, D]."""
-        ctx.save_for_backward(query, key, value)
         ctx.scale = scale
-        groups = query.shape[1] // key.shape[1]
-        square = query.shape[2] == key.shape[2]
-        return F.scaled_dot_product_attention(
-            query,
-            key.repeat_interleave(groups, dim=1),
-            value.repeat_interleave(groups, dim=1),
-            attn_mask=None if square else causal_mask(query, key),
-            is_causal=square,
-            scale=scale,
-        )
+        queries, keys, values = _by_key_head(query * scale, key, value)
+        output, kept = torch.empty_like(queries), []
+        for block, seen, query_block in _blocks(queries, keys.shape[1]):
+            weights = _weights(query_block, keys[:, :seen], block.stop - block.start)
+            output[:, :, block] = _by_position(weights @ values[:, :seen], queries, block)
+            if keys.shape[1] <= KEPT_KEYS:
+                kept.append(weights)
+        ctx.save_for_backward(query, key, value, *kept)
+        return output.reshape(query.shape)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:  # type: ignore[override]
         """Gradients of query, key and value."""
-        query, key, value = ctx.saved_tensors
-        batch, heads, length, width = query.shape
-        rows, groups = batch * key.shape[1], heads // key.shape[1]
-        earlier = key.shape[2] - length
-        queries = (query * ctx.scale).reshape(rows, groups, length, width)
-        grads = grad.reshape(rows, groups, length, width)
-        keys, values = (tensor.reshape(rows, -1, width) for tensor in (key, value))
+        query, key, value, *kept = ctx.saved_tensors
+        queries, keys, values = _by_key_head(query * ctx.scale, key, value)
+        grads = grad.reshape(queries.shape)
         grad_query = torch.empty_like(queries)
         grad_key = torch.zeros(keys.shape, dtype=torch.float32)
         grad_value = torch.zeros(values.shape, dtype=torch.float32)
-        for start in range(0, length, QUERY_BLOCK):
-            end = min(start + QUERY_BLOCK, length)
-            block = (rows, groups * (end - start), width)
-            query_block = queries[:, :, start:end].reshape(block)
-            grad_block = grads[:, :, start:end].reshape(block)
-            seen = earlier + end
-            weights = _weights(query_block, keys[:, :seen], end - start)
+        for place, (block, seen, query_block) in enumerate(_blocks(queries, keys.shape[1])):
+            grad_block = grads[:, :, block].reshape(query_block.shape)
+            if kept:
+                weights = kept[place]
+            else:
+                weights = _weights(query_block, keys[:, :seen], block.stop - block.start)
             grad_weights = grad_block @ values[:, :seen].transpose(1, 2)
             # PyTorch's own derivative of the softmax, one pass over the block.
             grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, query.dtype)
-            grad_query[:, :, start:end] = (grad_scores @ keys[:, :seen]).reshape(
-                rows, groups, end - start, width
-            )
+            grad_query[:, :, block] = _by_position(grad_scores @ keys[:, :seen], queries, block)
             grad_key[:, :seen] += grad_scores.transpose(1, 2) @ query_block
             grad_value[:, :seen] += weights.transpose(1, 2) @ grad_block
         return (
@@ -142,6 +137,26 @@ class CausalAttention(torch.autograd.Function):
             grad_value.reshape(value.shape).to(value.dtype),
             None,
         )
+
+
+def _by_key_head(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries [rows, groups, Q, D] beside the keys and values [rows, K, D] that they share."""
+    rows, groups = key.shape[0] * key.shape[1], query.shape[1] // key.shape[1]
+    keys, values = (tensor.reshape(rows, -1, tensor.shape[-1]) for tensor in (key, value))
+    return query.reshape(rows, groups, *query.shape[2:]), keys, values
+
+
+def _blocks(queries: Tensor, keys: int) -> Iterator[tuple[slice, int, Tensor]]:
+    """Yield the positions of each block of queries, how many keys they see, and the queries."""
+    rows, _, length, width = queries.shape
+    for start in range(0, length, QUERY_BLOCK):
+        block = slice(start, min(start + QUERY_BLOCK, length))
+        yield block, keys - length + block.stop, queries[:, :, block].reshape(rows, -1, width)
+
+
+def _by_position(output: Tensor, queries: Tensor, block: slice) -> Tensor:
+    """Return what a block of queries gave, with the group and the position apart again."""
+    return output.view(*queries.shape[:2], block.stop - block.start, output.shape[-1])
 
 
 def causal_mask(query: Tensor, key: Tensor) -> Tensor:
