@@ -59,7 +59,7 @@ async def small(backbone: Path, soft: Path) -> AsyncIterator[VLLMEngine]:
     """An engine whose cache is too small for eight requests, and its step for a long prompt."""
     settings = VLLMSettings(
         max_model_len=512,
-        num_blocks=10,
+        num_blocks=40,
         max_num_seqs=8,
         max_num_batched_tokens=64,
         logprobs_of="sampled",

@@ -24,6 +24,9 @@ CPU_WORKER = "inference.engines.vllm.cpu_worker.MendedCPUWorker"
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 # Least and most tokens that have to stand alike for what follows them to be drafted.
 PROMPT_LOOKUP_MIN, PROMPT_LOOKUP_MAX = 1, 3
+# Tokens of a cache's block on a CPU, and so the least beginning that two prompts can share. vLLM's
+# own choice there is 128; a loop's prompts share fewer (`benchmarks/profile_loop.py`).
+CPU_BLOCK_SIZE = 32
 # How a soft prompt is named: in a request's kv_transfer_params, and its folder in the connector's
 # configuration.
 REQUEST_KEY = "soft_prefix"
@@ -170,7 +173,7 @@ def start_vllm(model: str, dtype: str, settings: VLLMSettings, prefix_folder: Pa
             "prompt_lookup_max": PROMPT_LOOKUP_MAX,
         }
     if _on_cpu():
-        options["worker_cls"] = CPU_WORKER
+        options |= {"worker_cls": CPU_WORKER, "block_size": CPU_BLOCK_SIZE}
     if settings.soft_prompts:
         options["kv_transfer_config"] = KVTransferConfig(
             kv_connector=CONNECTOR,
