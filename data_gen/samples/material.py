@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import bm25s
-
 from data_gen.facts.entities import mentions
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.query_steps import NoQueryTripletsError, QueryStep, query_steps
 from data_gen.sources.splits import hash_fraction
-from inference.retrieval.bm25 import tokenize
+from inference.retrieval.bm25 import index_of, tokenize
 from models.formats.prompts import passage_text
 from models.formats.records import HelperTask, InstructionSample, PassageRecord, QuestionRecord
 
@@ -26,8 +24,7 @@ class PassageSearch:
             raise ValueError("no passages to search: the corpus is empty")
         self.passages = list(passages)
         texts = [passage_text(passage.title, passage.text) for passage in self.passages]
-        self._index = bm25s.BM25()
-        self._index.index(_tokens(texts), show_progress=False)
+        self._index = index_of(_tokens(texts))
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[PassageRecord]]:
         """Return each query's `top_k` best passages, best first; all share a word with it."""

@@ -72,13 +72,17 @@ def word_numbers(
     ]
 
 
+def index_of(words: Sequence[list[str]] | bm25s.tokenization.Tokenized) -> bm25s.BM25:
+    """Return an index of texts that are given by their words."""
+    index = bm25s.BM25()
+    index.index(words, show_progress=False)
+    return index
+
+
 def _built(passages: Sequence[Passage], title_weight: int) -> bm25s.BM25:
     vocabulary: dict[str, int] = {}
     numbers = word_numbers(passages, title_weight, vocabulary)
-    index = bm25s.BM25()
-    tokens = bm25s.tokenization.Tokenized(ids=numbers, vocab=vocabulary)
-    index.index(tokens, show_progress=False)
-    return index
+    return index_of(bm25s.tokenization.Tokenized(ids=numbers, vocab=vocabulary))
 
 
 class Bm25Retriever:
