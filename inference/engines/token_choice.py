@@ -14,7 +14,13 @@ import numpy as np
 import torch
 from llguidance import LLExecutor, LLMatcher
 
-from inference.engines.contract import Constraint, InvalidRequestError, LogprobsOf, Sampling
+from inference.engines.contract import (
+    Constraint,
+    EngineError,
+    InvalidRequestError,
+    LogprobsOf,
+    Sampling,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -95,8 +101,12 @@ class Matcher:
         self.matcher = matcher
 
     def accept(self, token_id: int) -> None:
-        """Take note of the token that came."""
-        self.matcher.consume_token(token_id)
+        """Take note of the token that came. Raises EngineError for one that may not come here."""
+        if not self.matcher.consume_token(token_id):
+            raise EngineError(
+                f"token {token_id} breaks the constraint of its request: the masks are not those "
+                "of the backbone's tokenizer"
+            )
 
 
 def _shown(constraint: Constraint) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from inference.engines.contract import Constraint, Sampling
+from inference.engines.contract import Constraint, EngineError, Sampling
 from inference.engines.token_choice import ConstraintCompiler, RowState, choose_tokens, draw
 from models.files.backbone import SMOLLM2, load_tokenizer
 
@@ -90,3 +90,12 @@ def test_a_row_draws_the_same_in_company(top_p: float) -> None:
     for here, there in zip(together, alone, strict=True):
         assert here.logprobs == pytest.approx(there.logprobs, abs=1e-6)
     assert all(text.startswith(("yes", "no")) for text in (r.result().text for r in together[1::2]))
+
+
+def test_a_token_that_breaks_the_constraint_is_an_error() -> None:
+    tokenizer = load_tokenizer(SMOLLM2)
+    matcher = ConstraintCompiler(tokenizer, len(tokenizer)).matcher(Constraint(regex="a+"))
+    right, wrong = (tokenizer.encode(letter, add_special_tokens=False)[0] for letter in "ab")
+    matcher.accept(right)
+    with pytest.raises(EngineError, match="breaks the constraint"):
+        matcher.accept(wrong)
