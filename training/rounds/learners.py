@@ -30,11 +30,15 @@ class Learner:
         return SCRIPTS.get(self.name, "train_helper.py")
 
 
+def _option(component: str, said: str) -> str:
+    return said or OPTIONS.get(component, "")
+
+
 def learners_of(settings: ImproveSettings) -> list[Learner]:
     """Return what learns, one component or two. Raises ConfigError for what is not said of one."""
     learning, beside = settings.learning, settings.beside
     first = Learner(
-        settings.component, settings.option or OPTIONS.get(settings.component, ""),
+        settings.component, _option(settings.component, settings.option),
         settings.start_from, learning.recipe, learning.values, "train",
     )  # fmt: skip
     found = [first]
@@ -46,13 +50,11 @@ def learners_of(settings: ImproveSettings) -> list[Learner]:
         for name in ("start_from", "recipe"):
             if not getattr(beside, name):
                 raise ConfigError(f"beside.{name}: say it of {beside.component}, which learns too")
-        option = beside.option or OPTIONS.get(beside.component, "")
-        found.append(
-            Learner(
-                beside.component, option, beside.start_from, beside.recipe, beside.values,
-                f"train_{beside.component}",
-            )
+        second = Learner(
+            beside.component, _option(beside.component, beside.option),
+            beside.start_from, beside.recipe, beside.values, f"train_{beside.component}",
         )  # fmt: skip
+        found.append(second)
     for learner in found:
         if not learner.option:
             raise ConfigError(
