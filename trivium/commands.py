@@ -85,6 +85,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.derived_comparisons",
         "benchmarks.graph_width",
         "benchmarks.retrieval_key",
+        "benchmarks.adaptations",
         "benchmarks.retrieval_recall",
         "benchmarks.retrieval_scale",
         "benchmarks.retrieval_places",

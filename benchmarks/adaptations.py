@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""What to learn for a frozen backbone: Tri-RAG's Table IV, with as many samples for each.
+
+python benchmarks/adaptations.py --train TRAIN.jsonl --dev DEV.jsonl --corpus CORPUS.jsonl \\
+    --questions QUESTIONS.jsonl --dir DIR
+
+The backbone as it is with examples in its prompt, prefix tuning, LoRA and the layer-wise soft
+prompt learn from the same passages in the same order, are measured on the same ones held back, and
+each builds a knowledge base that the tri_rag loop answers from. A run goes on in the folder of one
+that was interrupted. The last line of the output is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from benchmarks.harness.processes import ROOT, benchmark_parser, environment, run_process
+from common.tables import emit_json, print_table
+from inference.opening.arguments import command, positive_int, whole_number
+from models.condition_extractor import Adaptation
+
+# Peak rates, as the recipes have them: a prompt's own vectors move further than a LoRA update.
+LEARNING_RATES = {
+    Adaptation.pretrained: 0.0,
+    Adaptation.prefix_tuning: 1e-2,
+    Adaptation.lora: 5e-4,
+    Adaptation.soft_prompt: 1e-2,
+}
+COLUMNS = {
+    "parameters": "parameters",
+    "train_tokens_per_second": "tokens/s",
+    "eval_loss": "loss",
+    "eval_condition_conclusion_f1": "condition and conclusion F1",
+    "eval_well_formed": "well formed",
+    "eval_support": "support",
+    "retrieval_recall": "passages found",
+    "f1": "loop's F1",
+}
+
+
+class PartFailedError(RuntimeError):
+    """A command of the comparison failed; the message names it and has its error."""
+
+
+def run_part(arguments: Sequence[str | Path], threads: int) -> dict[str, Any]:
+    """Run a command of the project; return the JSON object of its last line.
+
+    Raises PartFailedError.
+    """
+    words = [sys.executable, *map(str, arguments)]
+    result = run_process(words, environment(threads))
+    if not result.ok:
+        raise PartFailedError(f"{' '.join(words[1:])}\n{result.status}")
+    return result.figures
+
+
+def trained(adaptation: Adaptation, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Train an adaptation where its folder has none yet; return what its training measured.
+
+    Raises PartFailedError.
+    """
+    learns = adaptation is not Adaptation.pretrained
+    if not (folder / "metrics.json").is_file():
+        values = {
+            "output_dir": folder,
+            "data.train": options.train,
+            "data.dev": options.dev,
+            "data.max_train_samples": options.samples,
+            "data.max_dev_samples": options.dev_samples,
+            "data.skip_cut_labels": "true",
+            "prompt.adaptation": adaptation.value,
+            "train.num_train_epochs": int(learns),
+            "train.learning_rate": LEARNING_RATES[adaptation] or 1e-2,
+            "train.seed": options.seed,
+            "train.save_steps": 0,
+            "train.tensorboard": "false",
+            "validation.samples": options.dev_samples,
+        }
+        given = [*(f"{name}={value}" for name, value in values.items()), *options.values]
+        script = ROOT / "training" / "train_tri_rag.py"
+        run_part([script, "--json", "--config", options.config, *given], options.threads)
+    metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
+    metrics.pop("settings", None)
+    return {**metrics, "parameters": learned_parameters(folder) if learns else 0}
+
+
+def learned_parameters(folder: Path) -> int:
+    """Return how many numbers a component's files hold."""
+    total = 0
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as tensors:
+            shapes = (tensors.get_slice(name).get_shape() for name in tensors.keys())  # noqa: SIM118
+            total += sum(torch.Size(shape).numel() for shape in shapes)
+    return total
+
+
+def answered(component: Path, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Build a component's knowledge base; return how well it is made and how the loop answers.
+
+    Raises PartFailedError.
+    """
+    kb, run = folder / "kb", folder / "run"
+    corpus = ["--corpus", options.corpus]
+    engine = ["--engine", options.engine]
+    asked = ["--questions", options.questions, "--question-limit", str(options.limit)]
+    build = [ROOT / "inference" / "build_kb.py", *corpus, *asked, "--extractor", component]
+    built = run_part([*build, *engine, "--out", kb, "--json"], options.threads)
+    measure = [ROOT / "inference" / "measure_triplets.py", "--kb", kb, "--json"]
+    figures = run_part(measure, options.threads)
+    if not (run / "results.json").is_file():
+        evaluate = [
+            ROOT / "inference" / "evaluate.py", "--loop", "tri_rag", *corpus, "--kb", kb,
+            "--dataset", options.questions, "--limit", str(options.limit), "--question-documents",
+            "--max-answer-tokens", "32", *engine, "--out", run, "--resume", "--json",
+        ]  # fmt: skip
+        run_part(evaluate, options.threads)
+    results = json.loads((run / "results.json").read_text())
+    scores = {name: results[name] for name in ("em", "f1", "f1_ci95", "retrieval_recall", "n")}
+    return {"kb": built, **figures, **scores}
+
+
+def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the figures of each adaptation.
+
+    Raises PartFailedError.
+    """
+    found = {}
+    for name in options.adaptations:
+        adaptation, own = Adaptation(name), folder / name
+        own.mkdir(parents=True, exist_ok=True)
+        figures = {"training": trained(adaptation, own / "component", options)}
+        if options.limit:
+            figures["loop"] = answered(own / "component", own, options)
+        found[name] = figures
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = benchmark_parser(__doc__)
+    add = parser.add_argument
+    add("--train", required=True, type=Path, help="samples of build_conditions.py")
+    add("--dev", required=True, type=Path, help="samples held back")
+    add("--corpus", required=True, type=Path, help="JSON Lines of {id, title, text}")
+    add("--questions", required=True, type=Path, help="questions over it, none of the samples'")
+    add("--dir", required=True, type=Path, help="folder to work in, kept")
+    add("--config", type=Path, default=ROOT / "configs" / "tri_rag_smollm2.yaml", help="recipe")
+    add("--values", nargs="*", default=[], metavar="KEY=VALUE", help="further ones of the recipe")
+    names = [each.value for each in Adaptation]
+    add("--adaptations", nargs="+", choices=names, default=names, help="default: all four")
+    add("--samples", type=positive_int, default=320, help="passages to learn from (default: 320)")
+    add("--dev-samples", type=positive_int, default=64, help="passages held back (default: 64)")
+    add("--limit", type=whole_number(0), default=20, help="questions asked; 0: none (default: 20)")
+    add("--engine", default="auto", help="of the knowledge base and the loop (default: auto)")
+    add("--threads", type=positive_int, default=2, help="default: 2")
+    add("--seed", type=int, default=0, help="of the trainings (default: 0)")
+    return parser
+
+
+@command
+def main() -> None:
+    """Run the command."""
+    options = _parser().parse_args()
+    found = measure(options, options.dir)
+    rows = []
+    for name, figures in found.items():
+        flat = {**figures["training"], **figures.get("loop", {})}
+        rows.append([name, *(flat.get(key) for key in COLUMNS)])
+    print_table("As many samples for each", ["adaptation", *COLUMNS.values()], rows)
+    shown = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in vars(options).items()
+    }
+    emit_json({"benchmark": "adaptations", "settings": shown, "adaptations": found})
+
+
+if __name__ == "__main__":
+    main()
