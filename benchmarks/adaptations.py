@@ -29,7 +29,6 @@ from models.condition_extractor import Adaptation
 
 # Peak rates, as the recipes have them: a prompt's own vectors move further than a LoRA update.
 LEARNING_RATES = {
-    Adaptation.pretrained: 0.0,
     Adaptation.prefix_tuning: 1e-2,
     Adaptation.lora: 5e-4,
     Adaptation.soft_prompt: 1e-2,
@@ -69,6 +68,7 @@ def trained(adaptation: Adaptation, folder: Path, options: argparse.Namespace) -
     """
     learns = adaptation is not Adaptation.pretrained
     if not (folder / "metrics.json").is_file():
+        rate = {"train.learning_rate": LEARNING_RATES[adaptation]} if learns else {}
         values = {
             "output_dir": folder,
             "data.train": options.train,
@@ -78,9 +78,9 @@ def trained(adaptation: Adaptation, folder: Path, options: argparse.Namespace) -
             "data.skip_cut_labels": "true",
             "prompt.adaptation": adaptation.value,
             "train.num_train_epochs": int(learns),
-            "train.learning_rate": LEARNING_RATES[adaptation] or 1e-2,
+            **rate,
             "train.seed": options.seed,
-            "train.save_steps": 0,
+            "train.resume": "auto",
             "train.tensorboard": "false",
             "validation.samples": options.dev_samples,
         }
