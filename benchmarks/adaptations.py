@@ -49,7 +49,7 @@ class PartFailedError(RuntimeError):
     """A command of the comparison failed; the message names it and has its error."""
 
 
-def run_part(arguments: Sequence[str | Path], threads: int) -> dict[str, Any]:
+def run_part(arguments: Sequence[object], threads: int) -> dict[str, Any]:
     """Run a command of the project; return the JSON object of its last line.
 
     Raises PartFailedError.
@@ -111,10 +111,13 @@ def answered(component: Path, folder: Path, options: argparse.Namespace) -> dict
     corpus = ["--corpus", options.corpus]
     engine = ["--engine", options.engine]
     asked = ["--questions", options.questions, "--question-limit", str(options.limit)]
-    build = [ROOT / "inference" / "build_kb.py", *corpus, *asked, "--extractor", component]
-    built = run_part([*build, *engine, "--out", kb, "--json"], options.threads)
-    measure = [ROOT / "inference" / "measure_triplets.py", "--kb", kb, "--json"]
-    figures = run_part(measure, options.threads)
+    build = [
+        ROOT / "inference" / "build_kb.py", *corpus, *asked, "--extractor", component, *engine,
+        "--out", kb, "--json",
+    ]  # fmt: skip
+    built = run_part(build, options.threads)
+    triplets = [ROOT / "inference" / "measure_triplets.py", "--kb", kb, "--json"]
+    figures = run_part(triplets, options.threads)
     if not (run / "results.json").is_file():
         evaluate = [
             ROOT / "inference" / "evaluate.py", "--loop", "tri_rag", *corpus, "--kb", kb,

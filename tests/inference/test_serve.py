@@ -3,17 +3,21 @@
 import asyncio
 import json
 import re
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import openai
 import pytest
 import pytest_asyncio
+import torch
 from aiohttp import ClientSession
 
 from inference.engines.contract import Constraint, Request, Sampling
 from inference.engines.openai import OpenAIEngine
+from inference.engines.transformers.decoding import CausalDecoder
 from inference.engines.transformers.engine import TransformersEngine
 from inference.serving.server import ModelServer, Served, model_names
 from models.formats.triples import Triple, parse_triples
@@ -462,13 +466,26 @@ async def test_what_is_refused_before_a_stream_begins(client: openai.AsyncOpenAI
 
 
 async def test_a_stream_that_is_cut_leaves_the_engine_free(
-    session: ClientSession, address: str, engine: TransformersEngine
+    session: ClientSession,
+    address: str,
+    engine: TransformersEngine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The engine waits in the middle, or it might be done before this busy process has looked."""
+    steps, gate, step = count(), threading.Event(), CausalDecoder.step
+
+    def held_step(decoder: CausalDecoder, token_ids: torch.Tensor) -> torch.Tensor:
+        if next(steps) > 20:
+            gate.wait(60)
+        return step(decoder, token_ids)
+
+    monkeypatch.setattr(CausalDecoder, "step", held_step)
     body = {"model": "tiny", "prompt": "On and on", "max_tokens": 1500, "stream": True}
     response = await session.post(f"{address}/v1/completions", json=body)
     assert (await response.content.readline()).startswith(b"data: ")
     assert engine.batcher.unfinished == 1
     response.close()
+    gate.set()
     async with asyncio.timeout(60):
         while engine.batcher.unfinished:
             await asyncio.sleep(0.01)
