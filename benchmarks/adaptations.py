@@ -19,10 +19,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import safe_open
+from safetensors.torch import load_file
 
-from benchmarks.harness.processes import ROOT, benchmark_parser, environment, run_process
+from benchmarks.harness.processes import (
+    ROOT,
+    available_threads,
+    benchmark_parser,
+    environment,
+    run_process,
+)
+from common.errors import UserError
+from common.provenance import portable_path
 from common.tables import emit_json, print_table
 from inference.opening.arguments import command, positive_int, whole_number
 from models.condition_extractor import Adaptation
@@ -45,7 +52,7 @@ COLUMNS = {
 }
 
 
-class PartFailedError(RuntimeError):
+class PartFailedError(UserError, RuntimeError):
     """A command of the comparison failed; the message names it and has its error."""
 
 
@@ -87,19 +94,15 @@ def trained(adaptation: Adaptation, folder: Path, options: argparse.Namespace) -
         given = [*(f"{name}={value}" for name, value in values.items()), *options.values]
         script = ROOT / "training" / "train_tri_rag.py"
         run_part([script, "--json", "--config", options.config, *given], options.threads)
-    metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
+    metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text("utf-8"))
     metrics.pop("settings", None)
     return {**metrics, "parameters": learned_parameters(folder) if learns else 0}
 
 
 def learned_parameters(folder: Path) -> int:
     """Return how many numbers a component's files hold."""
-    total = 0
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as tensors:
-            shapes = (tensors.get_slice(name).get_shape() for name in tensors.keys())  # noqa: SIM118
-            total += sum(torch.Size(shape).numel() for shape in shapes)
-    return total
+    files = folder.glob("*.safetensors")
+    return sum(tensor.numel() for file in files for tensor in load_file(file).values())
 
 
 def answered(component: Path, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -125,21 +128,21 @@ def answered(component: Path, folder: Path, options: argparse.Namespace) -> dict
             "--max-answer-tokens", "32", *engine, "--out", run, "--resume", "--json",
         ]  # fmt: skip
         run_part(evaluate, options.threads)
-    results = json.loads((run / "results.json").read_text())
+    results = json.loads((run / "results.json").read_text("utf-8"))
     scores = {name: results[name] for name in ("em", "f1", "f1_ci95", "retrieval_recall", "n")}
     return {"kb": built, **figures, **scores}
 
 
-def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]:
+def measure(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Return the figures of each adaptation.
 
     Raises PartFailedError.
     """
     found = {}
     for name in options.adaptations:
-        adaptation, own = Adaptation(name), folder / name
+        own = options.dir / name
         own.mkdir(parents=True, exist_ok=True)
-        figures = {"training": trained(adaptation, own / "component", options)}
+        figures = {"training": trained(Adaptation(name), own / "component", options)}
         if options.limit:
             figures["loop"] = answered(own / "component", own, options)
         found[name] = figures
@@ -162,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--dev-samples", type=positive_int, default=64, help="passages held back (default: 64)")
     add("--limit", type=whole_number(0), default=20, help="questions asked; 0: none (default: 20)")
     add("--engine", default="auto", help="of the knowledge base and the loop (default: auto)")
-    add("--threads", type=positive_int, default=2, help="default: 2")
+    add("--threads", type=positive_int, default=available_threads(), help="default: all cores")
     add("--seed", type=int, default=0, help="of the trainings (default: 0)")
     return parser
 
@@ -171,14 +174,14 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Run the command."""
     options = _parser().parse_args()
-    found = measure(options, options.dir)
+    found = measure(options)
     rows = []
     for name, figures in found.items():
         flat = {**figures["training"], **figures.get("loop", {})}
         rows.append([name, *(flat.get(key) for key in COLUMNS)])
     print_table("As many samples for each", ["adaptation", *COLUMNS.values()], rows)
     shown = {
-        name: str(value) if isinstance(value, Path) else value
+        name: portable_path(str(value)) if isinstance(value, Path) else value
         for name, value in vars(options).items()
     }
     emit_json({"benchmark": "adaptations", "settings": shown, "adaptations": found})

@@ -481,11 +481,13 @@ async def test_a_stream_that_is_cut_leaves_the_engine_free(
 
     monkeypatch.setattr(CausalDecoder, "step", held_step)
     body = {"model": "tiny", "prompt": "On and on", "max_tokens": 1500, "stream": True}
-    response = await session.post(f"{address}/v1/completions", json=body)
-    assert (await response.content.readline()).startswith(b"data: ")
-    assert engine.batcher.unfinished == 1
-    response.close()
-    gate.set()
+    try:
+        response = await session.post(f"{address}/v1/completions", json=body)
+        assert (await response.content.readline()).startswith(b"data: ")
+        assert engine.batcher.unfinished == 1
+        response.close()
+    finally:
+        gate.set()
     async with asyncio.timeout(60):
         while engine.batcher.unfinished:
             await asyncio.sleep(0.01)
