@@ -7,7 +7,7 @@ python benchmarks/adaptations.py --train TRAIN.jsonl --dev DEV.jsonl --corpus CO
 The backbone as it is with examples in its prompt, prefix tuning, LoRA and the layer-wise soft
 prompt learn from the same passages in the same order, are measured on the same ones held back, and
 each builds a knowledge base that the tri_rag loop answers from. A run goes on in the folder of one
-that was interrupted. The last line of the output is one JSON object.
+with the same settings that was interrupted. The last line of the output is one JSON object.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from benchmarks.harness.processes import (
     environment,
     run_process,
 )
+from benchmarks.harness.run_folder import claim
 from common.errors import UserError
 from common.provenance import portable_path
 from common.tables import emit_json, print_table
@@ -149,6 +150,16 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     return found
 
 
+def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what decides the figures of an adaptation: all but the folder and the threads."""
+    own = ("json", "dir", "adaptations", "threads")
+    return {
+        name: portable_path(str(value)) if isinstance(value, Path) else value
+        for name, value in vars(options).items()
+        if name not in own
+    }
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = benchmark_parser(__doc__)
     add = parser.add_argument
@@ -174,17 +185,15 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Run the command."""
     options = _parser().parse_args()
+    settings = settings_of(options)
+    claim(options.dir, settings)
     found = measure(options)
     rows = []
     for name, figures in found.items():
         flat = {**figures["training"], **figures.get("loop", {})}
         rows.append([name, *(flat.get(key) for key in COLUMNS)])
     print_table("As many samples for each", ["adaptation", *COLUMNS.values()], rows)
-    shown = {
-        name: portable_path(str(value)) if isinstance(value, Path) else value
-        for name, value in vars(options).items()
-    }
-    emit_json({"benchmark": "adaptations", "settings": shown, "adaptations": found})
+    emit_json({"benchmark": "adaptations", "settings": settings, "adaptations": found})
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from benchmarks.harness.performance import PARTS, Part, over_rounds, verdict
 from benchmarks.harness.processes import ROOT, benchmark_parser, run_process
+from benchmarks.harness.run_folder import claim
 from common import provenance
 from common.commands import one_line_errors
 from common.errors import UserError
@@ -31,11 +32,10 @@ from common.tables import emit_json, print_table
 
 COLUMNS = ("part", "figure", "median", "min", "max", "rounds", "before", "")
 NO_TIME = "no time left"
-SETTINGS = "settings.json"
 
 
 class PerformanceError(UserError, ValueError):
-    """A folder of earlier runs, or a record, that does not fit; the message says why."""
+    """A record that does not fit; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -79,24 +79,10 @@ def _read(file: Path) -> dict[str, Any]:
     return done
 
 
-def claim(folder: Path, parts: Sequence[Part]) -> None:
-    """Make the folder, or go on in it.
-
-    Raises PerformanceError where it holds runs of another commit or of other arguments.
-    """
-    own = {"commit": provenance.git_state()["commit"]}
-    own |= {part.name: " ".join(part.arguments) for part in parts}
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / SETTINGS
-    found = _read(file) if file.is_file() else {}
-    differing = [name for name, value in own.items() if found.get(name, value) != value]
-    if differing:
-        raise PerformanceError(
-            f"{folder}: holds runs with another {', '.join(differing)}. Give another --out, or "
-            "remove it"
-        )
-    with atomic_write(file) as handle:
-        json.dump(found | own, handle)
+def settings_of(parts: Sequence[Part]) -> dict[str, Any]:
+    """Return what all runs of a folder have in common: the commit, and each part's arguments."""
+    arguments = {part.name: " ".join(part.arguments) for part in parts}
+    return {"commit": provenance.git_state()["commit"], **arguments}
 
 
 def measure(parts: Sequence[Part], rounds: int, folder: Path, budget: Budget) -> dict[str, Any]:
@@ -195,7 +181,7 @@ def main() -> None:
     # First, so that a wrong file ends the command before an hour of measuring.
     before = read_record(options.against) if options.against else None
     chosen = [part for part in PARTS if part.name in options.parts]
-    claim(options.out, chosen)
+    claim(options.out, settings_of(chosen))
     budget = Budget(time.monotonic() + 60 * options.minutes)
     able = [part for part in chosen if not part.missing]
     missing = {

@@ -25,6 +25,7 @@ from xml.etree import ElementTree
 from tqdm import tqdm
 
 from benchmarks.harness.processes import benchmark_parser
+from benchmarks.harness.run_folder import claim
 from common import provenance
 from common.commands import one_line_errors
 from common.errors import UserError
@@ -99,26 +100,13 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def read_outcome(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the outcome of a run. Raises RepetitionError for one of other settings."""
-    outcome: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    for name, value in settings.items():
-        if (was := outcome["settings"].get(name)) != value:
-            raise RepetitionError(
-                f"{path}: made with --{name} {was}, and {value} is asked for; give what it was "
-                "begun with, or another --out"
-            )
-    return outcome
-
-
 def repeat(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Run the tests until --out holds --runs outcomes, and return all of them.
 
-    Raises RepetitionError where --out holds a run of other settings.
+    Raises RunFolderError where --out holds runs of other settings.
     """
-    options.out.mkdir(parents=True, exist_ok=True)
-    settings = settings_of(options)
-    known = {path: read_outcome(path, settings) for path in options.out.glob("run_*.json")}
+    claim(options.out, settings_of(options))
+    known = {path: json.loads(path.read_text("utf-8")) for path in options.out.glob("run_*.json")}
     outcomes = []
     for run in tqdm(range(1, options.runs + 1), unit="run", desc="tests"):
         path = options.out / f"run_{run}.json"
@@ -126,7 +114,7 @@ def repeat(options: argparse.Namespace) -> list[dict[str, Any]]:
             files = shuffled_files(options.tests, options.seed, run)
             # Every run reads the tree anew, which may have changed since.
             provenance.git_state.cache_clear()
-            told = {"run": run, "settings": settings, **provenance.git_state()}
+            told = {"run": run, **provenance.git_state()}
             told |= run_tests(files, options, options.out / f"run_{run}.log")
             with atomic_write(path) as file:
                 file.write(json.dumps(told) + "\n")

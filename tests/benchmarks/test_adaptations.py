@@ -65,3 +65,5 @@ def test_each_learns_from_the_same_samples(
     learned = [figures for name, figures in found.items() if name != "pretrained"]
     assert all(each["parameters"] > 0 and each["steps"] == 1 for each in learned)
     assert all("eval_well_formed" in each and "eval_loss" in each for each in found.values())
+    with pytest.raises(SystemExit, match=r"another seed \(0, not 1\)"):
+        run_main(monkeypatch, benchmarks.adaptations.main, *given, "--seed", 1)

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from benchmarks import all as performance
-from benchmarks.all import Budget, PerformanceError, claim, measure, read_record, run_round
+from benchmarks.all import (
+    Budget,
+    PerformanceError,
+    measure,
+    read_record,
+    run_round,
+    settings_of,
+)
 from benchmarks.harness.performance import (
     PARTS,
     Part,
@@ -19,6 +26,7 @@ from benchmarks.harness.performance import (
     verdict,
 )
 from benchmarks.harness.processes import PartResult
+from benchmarks.harness.run_folder import RunFolderError, claim
 
 STEP = Part("step", ("--fast",), {"ratio": "higher", "by.*.seconds": "lower"})
 ONCE = Part("once", (), {"value": "higher"}, rounds=1)
@@ -139,11 +147,11 @@ def test_what_fails_by_itself_is_not_tried_in_every_round(
 
 
 def test_runs_of_other_arguments_are_not_gone_on_with(tmp_path: Path) -> None:
-    claim(tmp_path / "out", [STEP])
-    claim(tmp_path / "out", [STEP, ONCE])
+    claim(tmp_path / "out", settings_of([STEP]))
+    claim(tmp_path / "out", settings_of([STEP, ONCE]))
     other = Part("step", ("--slow",), STEP.figures)
-    with pytest.raises(PerformanceError, match="another step"):
-        claim(tmp_path / "out", [other])
+    with pytest.raises(RunFolderError, match="another step"):
+        claim(tmp_path / "out", settings_of([other]))
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"parts": 1}', "[1]"])
