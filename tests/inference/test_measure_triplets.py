@@ -45,7 +45,11 @@ def test_command_with_a_judge(
     def script(request: Request) -> str:
         assert request.messages is not None
         content = request.messages[0]["content"]
-        return "2" if "Question:" in content else "3" if "the structure" in content else "4"
+        if "Question:" in content:
+            return "2" if "[C] Ada; birth" in content else "1"
+        if "the structure" in content:
+            return "3" if "; birth [P]" in content or "; job [P]" in content else "2"
+        return "4" if ("Passage: Ada" in content) == ("[C] Ada" in content) else "1"
 
     def open_engine(*arguments: Any, **options: Any) -> ScriptedEngine:
         return ScriptedEngine(script)
@@ -56,12 +60,16 @@ def test_command_with_a_judge(
     write_records(tmp_path / "q.jsonl", [record])
     run_main(
         monkeypatch, inference.measure_triplets.main, "--kb", tmp_path / "kb", "--judge", "any",
-        "--questions", tmp_path / "q.jsonl", "--json",
+        "--questions", tmp_path / "q.jsonl", "--control", "--json",
     )  # fmt: skip
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (figures["faithfulness_mean"], figures["faithfulness_scored"]) == (4, 2)
     assert (figures["structural_integrity_mean"], figures["structural_integrity_scored"]) == (3, 2)
     assert (figures["condition_alignment_mean"], figures["condition_alignment_scored"]) == (2, 1)
+    assert (figures["faithfulness_control_mean"], figures["faithfulness_control_scored"]) == (1, 2)
+    assert figures["structural_integrity_control_mean"] == 2
+    # A single triplet is asked for: there is no other to set in its place.
+    assert figures["condition_alignment_control_scored"] == 0
 
 
 def test_a_folder_without_outputs_ends_with_one_line(
