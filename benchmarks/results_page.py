@@ -171,12 +171,15 @@ class QuestionSet:
 
     @cached_property
     def variants(self) -> list[dict[str, Any]]:
-        """F1 of each loop's variants and of the loop, over all questions, as `ablated`."""
+        """F1 of each variant and of what it varies, over all questions, as `ablated`.
+
+        LOOP__NAME varies the loop as it ships, LOOP__paper__NAME the loop under that preset.
+        """
         rows = []
         for name in self.runs:
-            loop, _, variant = name.partition("__")
-            if variant and loop in self.runs:
-                rows.append({**next(self._paired(name, loop)), "variant": variant})
+            varied, _, variant = name.rpartition("__")
+            if varied in self.runs:
+                rows.append({**next(self._paired(name, varied)), "variant": variant})
         return rows
 
     def calls(self, name: str) -> float | None:

@@ -194,18 +194,24 @@ def test_tables_of_evaluations_are_computed_from_predictions(evaluated: Path) ->
 
 def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     (evaluated / "development").mkdir()
-    shutil.copytree(
-        evaluated / "evaluations" / "2wikimultihopqa", evaluated / "development" / "own"
-    )
+    own = evaluated / "development" / "own"
+    shutil.copytree(evaluated / "evaluations" / "2wikimultihopqa", own)
+    shutil.copytree(own / "ras__earlier", own / "ras__paper")
+    shutil.move(own / "ras__earlier", own / "ras__paper__earlier")
     [group] = page.read_sets(page.read_records(evaluated), page.DEVELOPMENT)
     rows = {row["variant"]: row for row in group.variants}
-    assert set(rows) == {"no_derived", "all_facts", "written", "earlier", "question_first"}
+    assert set(rows) == {
+        "no_derived", "all_facts", "written", "paper", "earlier", "question_first"
+    }  # fmt: skip
+    assert (rows["earlier"]["loop"], rows["earlier"]["gain"]["difference"]) == ("ras__paper", 0)
     row = rows["no_derived"]
     assert (row["loop"], row["with"]["mean"], row["without"]["mean"]) == ("ras", 0.75, 0.25)
     text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
     section = text[text.index("What do the papers' settings") :]
     assert section.count("| [`ras`](../benchmarks/results/development/own/ras/) |") == 5
     assert f"| {page.within(row['gain'])} | {page.probability(row['gain']['p_value'])} |" in section
+    varied = "| [`ras`, paper](../benchmarks/results/development/own/ras__paper/) |"
+    assert section.count(varied) == 1
 
 
 def test_what_focused_extraction_carries_is_paired(evaluated: Path) -> None:
