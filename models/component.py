@@ -159,11 +159,12 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
         self.outcome_loss: OutcomeLoss | None = None
         if config.has_adapter and self.backbone.dtype != torch.float32:
             from models.kernels.cpu_lora import use_cpu_lora
-            from models.kernels.cpu_norm import use_cpu_norm
 
             leave_casting_to_autocast(model)
             use_cpu_lora(model)
-            use_cpu_norm(model)
+        from models.kernels.cpu_norm import use_cpu_norm
+
+        use_cpu_norm(model)
         use_cpu_training_attention(self.backbone)
 
     @property

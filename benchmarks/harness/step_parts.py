@@ -33,7 +33,7 @@ PARTS: dict[str, str] = {
 PHASES = ("forward", "backward", "between")
 ELSE = "everything_else"
 STEP = "profiled step"
-# In front of a part's name; "@in,out" behind it where LoRA adds to a weight [out, in].
+# In front of a part's name; behind it "@in,out" for each weight [out, in] that LoRA adds to.
 SCOPE = "part: "
 PHASE = "phase: "
 # What PyTorch itself records.
@@ -56,10 +56,10 @@ class Product(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an operation belongs; `weight` is the (in, out) of the layer that LoRA adds to."""
+    """Where an operation belongs; `weights` are (in, out) of the layers that LoRA adds to."""
 
     part: str
-    weight: tuple[int, int] | None = None
+    weights: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -161,8 +161,10 @@ def part_of(name: str, module: nn.Module) -> str | None:
         return None if inner else "graph_encoder"
     kind = type(module).__name__
     if isinstance(module, LoraLayer):
-        weight: Any = module.get_base_layer().weight
-        return f"lora@{weight.shape[1]},{weight.shape[0]}" if weight.dim() == 2 else "lora"
+        group = getattr(module, "same_input", None)
+        layers: list[Any] = (group and group.layers) or [module]
+        weights = [layer.get_base_layer().weight for layer in layers]
+        return "lora" + "".join(f"@{w.shape[1]},{w.shape[0]}" for w in weights if w.dim() == 2)
     if isinstance(module, nn.Linear):
         return None if ".lora_" in name else "backbone_products"
     if isinstance(module, nn.Embedding):
@@ -248,9 +250,9 @@ def _placed(event: Any, place: Place, phase: str, nodes: dict[int, Place]) -> tu
         # These two are called outside of the layers whose modules they use.
         if place.part in ("soft_prompt", "graph_encoder"):
             return place, phase
-        part, _, weight = name.removeprefix(SCOPE).partition("@")
-        sizes = tuple(map(int, weight.split(","))) if weight else None
-        return Place(part, cast("tuple[int, int] | None", sizes)), phase
+        part, *weights = name.removeprefix(SCOPE).split("@")
+        sizes = [weight.split(",") for weight in weights]
+        return Place(part, tuple((int(inner), int(outer)) for inner, outer in sizes)), phase
     for beginning, part in RECORDED.items():
         if name.startswith(beginning):
             return Place(part), phase
@@ -268,9 +270,9 @@ def _product(event: Any) -> Product | None:
 
 def _of_product(product: Product, place: Place, tokens: set[int]) -> Place:
     """Return where a product belongs: in a layer with LoRA, to the layer's weight or to LoRA."""
-    if place.part != "lora" or place.weight is None:
+    if place.part != "lora":
         return place
     sizes = (product.inner, product.columns)
-    if product.rows in tokens and sizes in (place.weight, place.weight[::-1]):
+    if product.rows in tokens and {sizes, sizes[::-1]} & {*place.weights}:
         return Place("backbone_products")
     return place

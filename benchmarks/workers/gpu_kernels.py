@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.kernels.cpu_attention import cpu_encoder_attention, grouped_sdpa
-from models.kernels.cpu_lora import LoraProduct
+from models.kernels.cpu_lora import Update, products
 from models.parts.deep_prompt import PromptStates, prompted_attention
 from models.parts.graph import GraphBatch
 from models.parts.graph_encoder import GraphEncoder, GraphEncoderConfig, GraphKind
@@ -51,10 +51,7 @@ def _products() -> Iterator[tuple[str, Kernel]]:
     }  # fmt: skip
 
     def ours(t: Tensors) -> Tensor:
-        product: Tensor = LoraProduct.apply(
-            t["x"], t["weight"], t["bias"], t["a"], t["b"], SCALE, 0.0
-        )
-        return product
+        return products(t["x"], [Update(t["weight"], t["bias"], t["a"], t["b"], SCALE, 0.0)])[0]
 
     def reference(t: Tensors) -> Tensor:
         return F.linear(t["x"], t["weight"], t["bias"]) + SCALE * (t["x"] @ t["a"].T @ t["b"].T)

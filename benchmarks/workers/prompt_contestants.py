@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from benchmarks.harness.settings import FiledSettings
 from models.files.backbone import load_backbone
 from models.kernels.cpu_attention import use_cpu_training_attention
+from models.kernels.cpu_norm import use_cpu_norm
 from models.parts.deep_prompt import DeepPrompt, use_prompt_attention
 from models.parts.loss import IGNORE_INDEX, step_loss
 
@@ -75,6 +76,7 @@ class Ours:
     def __init__(self, settings: PromptSettings, checkpointing: bool = False) -> None:
         self.backbone = frozen(settings)
         use_prompt_attention(self.backbone)
+        use_cpu_norm(self.backbone)
         self.module: nn.Module = deep_prompt(self.backbone, settings)
         if checkpointing:
             self.backbone.gradient_checkpointing_enable({"use_reentrant": False})
@@ -131,6 +133,7 @@ class Literal:
     def __init__(self, settings: PromptSettings, checkpointing: bool = False) -> None:
         self.backbone = frozen(settings)
         use_cpu_training_attention(self.backbone)
+        use_cpu_norm(self.backbone)
         self.module: nn.Module = deep_prompt(self.backbone, settings)
         self.checkpointing = checkpointing
 

@@ -86,22 +86,24 @@ def test_what_is_computed_backwards_is_of_the_part_that_made_the_node() -> None:
 
 
 def test_a_product_in_an_adapted_layer_is_the_weights_or_the_adapters() -> None:
-    """A weight [12, 8] with LoRA of rank 2, on 12 tokens: as many as the weight is wide."""
-    scope = event(f"{SCOPE}lora@8,12", 0, 9, sequence_nr=-1)
+    """Weights [12, 8] and [5, 8] with LoRA of rank 2, on 12 tokens: as many as one is wide."""
+    scope = event(f"{SCOPE}lora@8,12@8,5", 0, 9, sequence_nr=-1)
     shapes = {
         1: ("aten::mm", [[12, 8], [8, 12]]),
         2: ("aten::mm", [[12, 8], [8, 2]]),
         3: ("aten::addmm_", [[12, 12], [12, 2], [2, 12]]),
         4: ("aten::mm", [[12, 12], [12, 8]]),
         5: ("aten::mm", [[2, 12], [12, 8]]),
+        6: ("aten::mm", [[12, 8], [8, 5]]),
     }
     events = [event(n, at, at + 0.5, input_shapes=s) for at, (n, s) in shapes.items()]
     profile = cut([event(STEP, 0, 10), scope, *events], {12})
     found = {part: {p for _, p in of} for part, of in profile.products.items()}
-    assert found["backbone_products"] == {Product(12, 8, 12), Product(12, 12, 8)}
+    weights = {Product(12, 8, 12), Product(12, 12, 8), Product(12, 8, 5)}
+    assert found["backbone_products"] == weights
     assert found["lora"] == {Product(12, 8, 2), Product(12, 2, 12), Product(2, 12, 8)}
-    assert profile.seconds["backbone_products", "between"] == pytest.approx(1)
-    assert profile.seconds["lora", "between"] == pytest.approx(8)
+    assert profile.seconds["backbone_products", "between"] == pytest.approx(1.5)
+    assert profile.seconds["lora", "between"] == pytest.approx(7.5)
 
 
 def test_a_profile_without_a_step_is_refused() -> None:

@@ -1,53 +1,91 @@
 """The CPU's LoRA layer against PEFT's own and against automatic differentiation."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.kernels.cpu_lora import CpuLoraLinear, LoraProduct, keep_mask, use_cpu_lora
+from models.kernels.cpu_lora import (
+    CpuLoraLinear,
+    LoraProducts,
+    Update,
+    keep_mask,
+    products,
+    use_cpu_lora,
+)
 from tests.tiny import tiny_llama
 
 # How much farther from float32 than PEFT's own a gradient may be.
 FARTHER = 2.0
 
 
-def test_product_and_gradients_equal_plain_autograd() -> None:
-    torch.manual_seed(0)
-    x, a, b = torch.randn(2, 5, 6), torch.randn(3, 6), torch.randn(7, 3)
-    weight, bias, target = torch.randn(7, 6), torch.randn(7), torch.randn(2, 5, 7)
-    for tensor in (x, a, b):
-        tensor.requires_grad_()
-    expected = F.linear(x, weight, bias) + 1.5 * (x @ a.t() @ b.t())
-    actual = LoraProduct.apply(x, weight, bias, a, b, 1.5, 0.0)
-    torch.testing.assert_close(actual, expected)
-    for ours, plain in zip(
-        torch.autograd.grad((actual * target).sum(), (x, a, b)),
-        torch.autograd.grad((expected * target).sum(), (x, a, b)),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+def layers(*outs: int, dropout: float = 0.0) -> list[Update]:
+    """Updates over an input of 6, the first of rank 3 with a bias, others of rank 2 without."""
+    return [
+        Update(
+            torch.randn(out, 6),
+            None if place else torch.randn(out),
+            torch.randn(2 if place else 3, 6).requires_grad_(),
+            torch.randn(out, 2 if place else 3).requires_grad_(),
+            1.5 + place,
+            dropout,
+        )
+        for place, out in enumerate(outs)
+    ]
 
 
-def test_dropout_uses_one_mask_forward_and_backward() -> None:
+def plainly(x: Tensor, dropped: Tensor, update: Update) -> Tensor:
+    down = dropped @ update.lora_a.t()
+    return F.linear(x, update.weight, update.bias) + update.scale * down @ update.lora_b.t()
+
+
+def assert_same_gradients(
+    ours: Sequence[Tensor], plain: Sequence[Tensor], x: Tensor, updates: Sequence[Update]
+) -> None:
+    learned = [x, *(each for update in updates for each in (update.lora_a, update.lora_b))]
+    targets = [torch.randn_like(output) for output in plain]
+    sums = [
+        sum((o * t).sum() for o, t in zip(outputs, targets, strict=True))
+        for outputs in (ours, plain)
+    ]
+    gradients = [torch.autograd.grad(total, learned) for total in sums]
+    for actual, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("outs", [(7,), (7, 4, 5)])
+def test_products_and_gradients_equal_plain_autograd(outs: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    x, a, b = torch.randn(9, 6), torch.randn(3, 6), torch.randn(7, 3)
-    weight, target = torch.randn(7, 6), torch.randn(9, 7)
-    for tensor in (x, a, b):
-        tensor.requires_grad_()
+    x, updates = torch.randn(2, 5, 6, requires_grad=True), layers(*outs)
+    actual, expected = products(x, updates), [plainly(x, x, update) for update in updates]
+    for ours, plain in zip(actual, expected, strict=True):
+        torch.testing.assert_close(ours, plain)
+    assert_same_gradients(actual, expected, x, updates)
+
+
+@pytest.mark.parametrize("outs", [(7,), (7, 4, 5)])
+def test_dropout_uses_one_mask_forward_and_backward(outs: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    x, updates = torch.randn(9, 6, requires_grad=True), layers(*outs, dropout=0.4)
     torch.manual_seed(1)
-    actual = LoraProduct.apply(x, weight, None, a, b, 2.0, 0.4)
+    actual = products(x, updates)
     torch.manual_seed(1)
-    keep = keep_mask(x.shape, 0.4, x.dtype)
-    expected = x @ weight.t() + 2.0 * ((x * keep / 0.6) @ a.t() @ b.t())
-    torch.testing.assert_close(actual, expected)
-    for ours, plain in zip(
-        torch.autograd.grad((actual * target).sum(), (x, a, b)),
-        torch.autograd.grad((expected * target).sum(), (x, a, b)),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+    dropped = x * keep_mask(x.shape, 0.4, x.dtype) / 0.6
+    expected = [plainly(x, dropped, update) for update in updates]
+    for ours, plain in zip(actual, expected, strict=True):
+        torch.testing.assert_close(ours, plain)
+    assert_same_gradients(actual, expected, x, updates)
+
+
+def test_an_output_that_nothing_used_has_no_part_in_the_gradients() -> None:
+    torch.manual_seed(0)
+    x, updates = torch.randn(9, 6, requires_grad=True), layers(7, 4)
+    first = products(x, updates)[:1]
+    assert_same_gradients(first, [plainly(x, x, updates[0])], x, updates[:1])
 
 
 @pytest.mark.parametrize("rate", [0.0001, 0.05, 0.5, 0.9])
@@ -114,3 +152,62 @@ def test_float32_backbones_are_left_alone() -> None:
     model = adapted().float()
     use_cpu_lora(model)
     assert not any(isinstance(module, CpuLoraLinear) for module in model.modules())
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of layers that each call of the products computed for, as they come."""
+    sizes: list[int] = []
+    apply = LoraProducts.apply
+
+    def counting(x: Tensor, dropout: float, scales: Sequence[float], *tensors: Any) -> Any:
+        sizes.append(len(scales))
+        return apply(x, dropout, scales, *tensors)
+
+    monkeypatch.setattr(LoraProducts, "apply", counting)
+    return sizes
+
+
+def test_layers_with_the_same_input_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, sizes = adapted(), counted(monkeypatch)
+    use_cpu_lora(fast)
+    loss, gradients = step(fast)
+    assert sizes == 2 * [3, 1, 2, 1]
+    for module in fast.modules():
+        if isinstance(module, CpuLoraLinear):
+            module.same_input = None
+    fast.zero_grad()
+    alone, expected = step(fast)
+    assert sizes == 2 * [3, 1, 2, 1] + 14 * [1]
+    torch.testing.assert_close(loss, alone)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=0.05, atol=0.02)
+
+
+def test_layers_that_got_another_input_compute_for_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fast, plain, sizes = adapted(), adapted(), counted(monkeypatch)
+    use_cpu_lora(fast)
+    query, key, _ = (f"base_model.model.model.layers.0.self_attn.{n}_proj" for n in "qkv")
+    x, other = torch.randn(2, 4, 64).bfloat16(), torch.randn(2, 4, 64).bfloat16()
+    for given in (x, other):
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs = [model.get_submodule(query)(given) for model in (fast, plain)]
+            outputs += [model.get_submodule(key)(other) for model in (fast, plain)]
+        torch.testing.assert_close(outputs[0], outputs[1], rtol=0.05, atol=0.05)
+        torch.testing.assert_close(outputs[2], outputs[3], rtol=0.05, atol=0.05)
+    # The key's input was not the query's: what stood ready was dropped, and the group with it.
+    assert sizes == [3, 1, 1, 1]
+
+
+def test_an_adapter_that_is_off_leaves_the_group_to_pefts_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fast, plain, sizes = adapted(), adapted(), counted(monkeypatch)
+    use_cpu_lora(fast)
+    for model in (fast, plain):
+        layer: Any = model.get_submodule("base_model.model.model.layers.0.self_attn.k_proj")
+        layer.enable_adapters(False)
+    losses = [step(model)[0] for model in (fast, plain)]
+    assert sizes == [1, 1, 1, 2, 1, 3, 1, 2, 1]
+    torch.testing.assert_close(losses[0], losses[1], rtol=0.01, atol=0.01)
