@@ -191,6 +191,11 @@ class GraphReader:
         trace.notes.append("declined: what was found does not settle the question")
         return ""
 
+    def has_room_for(self, history: History) -> bool:
+        """Return whether an answer's prompt over a history shows all of it."""
+        reader_input = self.make_input("answer", history, Sampling(max_new_tokens=1))
+        return not (reader_input.cut_triples or reader_input.cut_texts or reader_input.cut_steps)
+
     def _request(self, task: Task, history: History, trace: Trace, tokens: int) -> Request:
         reader_input = self.make_input(task, history, Sampling(max_new_tokens=tokens))
         trace.notes += [f"{task}: {note}" for note in reader_input.notes]

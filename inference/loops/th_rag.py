@@ -1,6 +1,7 @@
 """TH-RAG: from topics to subtopics to entities to sentences (TH-RAG §3.2 and 3.3)."""
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -154,12 +155,43 @@ class ThRagLoop:
         step.triples = list(dict.fromkeys(t for item in evidence for t in item.triples))
         if self.reader is not None:
             if self.settings.evidence == "full":
-                step.texts = [passage_text(item.chunk.title, item.sentence) for item in evidence]
-                step.texts += [passage_text(p.title, p.text) for p in self._expanded(trace)]
+                self._show(evidence, self.reader, trace)
             trace.answer = await self.reader.answer(as_history(trace), trace)
         else:
             trace.answer = await self._answer_from(evidence, trace)
         return trace
+
+    def _show(
+        self, evidence: Sequence[EvidenceSentence], reader: GraphReader, trace: Trace
+    ) -> None:
+        """Show as many relations, sentences and chunks, best first, as the reader's prompt holds.
+
+        A chunk takes its turn with every K_1 / K_2 sentences, so that neither crowds out the other.
+        """
+        step, chunks = trace.steps[-1], self._expanded(trace)
+        turns = [(place / len(evidence), "sentence") for place in range(len(evidence))]
+        turns += [(place / len(chunks), "passage") for place in range(len(chunks))]
+        order = [kind for _, kind in sorted(turns)]
+
+        def with_first(count: int) -> TraceStep:
+            sentences = evidence[: order[:count].count("sentence")]
+            around = chunks[: order[:count].count("passage")]
+            texts = [passage_text(item.chunk.title, item.sentence) for item in sentences]
+            texts += [passage_text(passage.title, passage.text) for passage in around]
+            triples = dict.fromkeys(t for item in sentences for t in item.triples)
+            return replace(step, triples=list(triples), texts=texts)
+
+        def is_cut(count: int) -> bool:
+            shown = Trace(trace.question, steps=[with_first(count)])
+            return not reader.has_room_for(as_history(shown))
+
+        # At least one, which the prompt then cuts.
+        count = max(1, bisect_left(range(1, len(order) + 1), True, key=is_cut))
+        trace.steps[-1] = with_first(count)
+        if count < len(order):
+            trace.notes.append(
+                f"{len(order) - count} sentences and passages left out to fit the input budget"
+            )
 
     def _expanded(self, trace: Trace) -> list[Passage]:
         """Return the source chunks of the best sentences (Algorithm 2, line 14)."""

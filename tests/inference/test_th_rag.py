@@ -13,20 +13,21 @@ from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.loops import TopicWriters, build_index
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
-from inference.engines.contract import Request
+from inference.engines.contract import Request, Sampling
 from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.indexes.hierarchy.extraction import AdapterChunkExtractor, PromptedChunkExtractor
 from inference.indexes.hierarchy.index import HierarchyIndex
 from inference.indexes.hierarchy.kinds import KindTopics
-from inference.loops.model import GraphReader, ModelSteps
+from inference.loops.model import GraphReader, InputMaker, ModelSteps, ReaderInput
 from inference.loops.th_rag import CHOICE_STEPS, ThRagLoop, ThRagSettings
 from inference.loops.trace import Trace
 from inference.opening.components import prompted_triples_request
 from inference.runs.evaluation import run_questions
 from models.files.sentence_encoder import FloatArray, SentenceEncoder, load_sentence_encoder
 from models.formats.paper_prompts import read_filled
+from models.formats.planning import History
 from models.formats.prompts import passage_text
-from models.formats.records import QuestionRecord
+from models.formats.records import QuestionRecord, Task
 from tests.scripted import text_input
 
 # The world has nine topics, Geography three subtopics and Music two.
@@ -327,6 +328,45 @@ async def test_a_reader_of_all_evidence_gets_facts_sentences_and_passages(
     assert step.texts[4:] == [passage_text(p.title, p.text) for p in step.passages[:passages]]
     last = prompt_text(engine.requests[-1])
     assert "Retrieved Graph Information" in last and "Retrieved Text: [" in last
+
+
+def input_with_room_for(count: int) -> InputMaker:
+    """As text_input, with so many texts; further ones count as cut."""
+
+    def make_input(task: Task, history: History, sampling: Sampling) -> ReaderInput:
+        texts = sum(len(step.texts) for step in history.steps)
+        made = text_input(task, history, sampling)
+        return replace(made, cut_texts=max(0, texts - count))
+
+    return make_input
+
+
+@pytest.mark.parametrize(
+    ("room", "sentences", "passages"), [(0, 0, 1), (1, 0, 1), (2, 1, 1), (5, 3, 2), (8, 6, 2)]
+)
+async def test_sentences_and_passages_share_the_readers_room(
+    world: GoldWorld,
+    writers: TopicWriters,
+    index: HierarchyIndex,
+    room: int,
+    sentences: int,
+    passages: int,
+) -> None:
+    """Six sentences and two passages: a passage comes first, and again after three sentences."""
+    engine = ScriptedEngine(writers.attach(WorldModel(world)))
+    settings = replace(SETTINGS, evidence="full", sentences=6, passages=2)
+    reader = GraphReader(engine, input_with_room_for(room))
+    record = next(r for r in world.questions if r.type == "single")
+    trace = await ThRagLoop(ModelSteps(engine), index, settings, reader).answer(record)
+    [step] = trace.steps
+    whole = GraphReader(engine, text_input)
+    all_shown = await ThRagLoop(ModelSteps(engine), index, settings, whole).answer(record)
+    [all_of_it] = all_shown.steps
+    wanted = all_of_it.texts[:sentences] + all_of_it.texts[6 : 6 + passages]
+    assert step.texts == wanted and step.passages == all_of_it.passages
+    assert step.triples == all_of_it.triples[: len(step.triples)]
+    left_out = f"{8 - sentences - passages} sentences and passages left out"
+    assert any(note.startswith(left_out) for note in trace.notes) == (room < 8)
 
 
 async def test_the_papers_prompts_choose_and_answer(
