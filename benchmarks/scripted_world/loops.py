@@ -79,7 +79,7 @@ class Settings:
             TriRagSettings(evidence="full"),
             T2RagSettings(prompts=CLUE_PROMPTS["paper"]),
             ThRagSettings(link_weight=0.0, name_weight=0.0, evidence="full", prompts="paper"),
-            TrigNavSettings(own_graphs=True, shows_known=False),
+            TrigNavSettings(judge=True, own_graphs=True, shows_known=False),
             EvidenceSettings(max_facts=0),
             few_shot=True,
             title_weight=1,

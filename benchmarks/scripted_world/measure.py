@@ -66,14 +66,16 @@ def th_rag_calls(trace: Trace, graph: TopicGraph, least_subtopics: int) -> int:
     return 1 + sum(size > least_subtopics for size in sizes) + 1
 
 
-def trig_nav_calls(trace: Trace) -> int:
-    """Return Trig-Nav §3's: recall, judge, one a sub-question and triple, the answer if solved."""
-    first, *steps = trace.steps
-    if first.decision == "enough":
+def trig_nav_calls(trace: Trace, judge: bool) -> int:
+    """Return Trig-Nav §3's: recall and judge, one a sub-question and triple, the answer if
+    solved.
+    """
+    steps = trace.steps[1:] if judge else trace.steps
+    if judge and trace.steps[0].decision == "enough":
         return 3
     asked = [step for step in steps if step.decision.split(":")[0] in SOLVED_AS]
     resolved = sum(len(s.subquery.split(" / ")) for s in steps if s not in asked)
-    return 2 + len(asked) + resolved + (trace.answer != INSUFFICIENT)
+    return 2 * judge + len(asked) + resolved + (trace.answer != INSUFFICIENT)
 
 
 def calls_of(name: str, settings: Settings, graph: TopicGraph | None) -> Callable[[Trace], int]:
@@ -85,7 +87,9 @@ def calls_of(name: str, settings: Settings, graph: TopicGraph | None) -> Callabl
     if name == "th_rag":
         assert graph is not None
         return lambda trace: th_rag_calls(trace, graph, settings.th_rag.subtopics[0])
-    return t2rag_calls if name == "t2rag" else trig_nav_calls
+    if name == "trig_nav":
+        return lambda trace: trig_nav_calls(trace, settings.trig_nav.judge)
+    return t2rag_calls
 
 
 def rounds_fit(name: str, record: QuestionRecord, trace: Trace) -> bool:

@@ -49,7 +49,8 @@ async def questions_in_reach(
     if name in ("ras", "trig_nav"):
         search = Bm25Retriever(given.world.passages, settings.title_weight).search
         top_k = settings.ras.top_k if name == "ras" else settings.trig_nav_evidence.top_k
-        alone = name == "trig_nav" and not settings.trig_nav.shows_known
+        judged = name == "trig_nav" and settings.trig_nav.judge
+        alone = judged and not settings.trig_nav.shows_known
         return [_is_found(record, given.world, search, top_k, alone) for record in given.questions]
     if name == "th_rag":
         index = await _gold_hierarchy(given, folder)

@@ -12,7 +12,6 @@ from torch.utils.checkpoint import checkpoint
 from benchmarks.harness.settings import FiledSettings
 from models.files.backbone import load_backbone
 from models.kernels.cpu_attention import use_cpu_training_attention
-from models.kernels.cpu_norm import use_cpu_norm
 from models.parts.deep_prompt import DeepPrompt, use_prompt_attention
 from models.parts.loss import IGNORE_INDEX, step_loss
 
@@ -70,13 +69,21 @@ def deep_prompt(backbone: PreTrainedModel, settings: PromptSettings) -> DeepProm
     return DeepPrompt(settings.num_tokens, range(config.num_hidden_layers), config.hidden_size)
 
 
+def use_component_norms(backbone: PreTrainedModel) -> None:
+    """Compute the frozen norms as a component's are."""
+    # Late, as a command's --help does not need a decoder's module.
+    from models.kernels.cpu_norm import use_cpu_norm
+
+    use_cpu_norm(backbone)
+
+
 class Ours:
     """`models/parts/deep_prompt.py` as the recipe trains it."""
 
     def __init__(self, settings: PromptSettings, checkpointing: bool = False) -> None:
         self.backbone = frozen(settings)
         use_prompt_attention(self.backbone)
-        use_cpu_norm(self.backbone)
+        use_component_norms(self.backbone)
         self.module: nn.Module = deep_prompt(self.backbone, settings)
         if checkpointing:
             self.backbone.gradient_checkpointing_enable({"use_reentrant": False})
@@ -133,7 +140,7 @@ class Literal:
     def __init__(self, settings: PromptSettings, checkpointing: bool = False) -> None:
         self.backbone = frozen(settings)
         use_cpu_training_attention(self.backbone)
-        use_cpu_norm(self.backbone)
+        use_component_norms(self.backbone)
         self.module: nn.Module = deep_prompt(self.backbone, settings)
         self.checkpointing = checkpointing
 

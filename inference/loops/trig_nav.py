@@ -54,18 +54,19 @@ JUDGE_TOKENS = 256
 class TrigNavSettings:
     """Settings of Trig-Nav.
 
-    judge: whether a judge says what is missing (Table 2); without it every question is decomposed.
+    judge: whether a judge says what is missing (§3.2), from a first search; without it (Table 2)
+    every question is decomposed.
     decompose: without it (Table 3) the question is one sub-question and read from its passages.
     multi_link: without it (Table 3) a sub-question's triples are not chained, what one finds is
     not put into the others. own_graphs: a graph a sub-question (eq. 1) in place of one a question.
-    recall: whether the model is first asked what it knows, for the search and the judge.
+    recall: whether the model is first asked what it knows, for the judge and its search.
     max_recalled: facts of that. max_subquestions: of the judge's. max_known: triples of the first
     search's passages that a trained judge is shown. shows_known: whether the answer is read from
     these too, beside the sub-answers, since what the judge found there is no sub-question (eq. 9
     has the sub-answers alone).
     """
 
-    judge: bool = True
+    judge: bool = False
     decompose: bool = True
     multi_link: bool = True
     own_graphs: bool = False
@@ -100,7 +101,7 @@ class TrigNavLoop:
         self.solver = ChainSolver(steps, evidence, solving)
 
     async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
-        """Judge what is missing, solve it as sub-questions at once, answer from what was found.
+        """Solve what is missing as sub-questions at once, answer from what was found.
 
         Declines without a call where no sub-question was solved.
         """
@@ -233,9 +234,11 @@ class TrigNavOptions(LoopOptions):
     loop: str = "trig_nav"
     top_k: int = EvidenceSettings.top_k
     judge: Annotated[
-        bool, Option("judge what is missing; without, every question is decomposed")
+        bool, Option("judge first what is missing; without, every question is decomposed")
     ] = TrigNavSettings.judge
-    recall: Annotated[bool, Option("ask the model first what it knows")] = TrigNavSettings.recall
+    recall: Annotated[bool, Option("ask the model what it knows before a judge is asked")] = (
+        TrigNavSettings.recall
+    )
     decompose: Annotated[
         bool, Option("into sub-questions and triples; without, an ablation of Table 3")
     ] = TrigNavSettings.decompose

@@ -91,7 +91,10 @@ def _add(group: Any, options: type[LoopOptions], name: str, mark: Option) -> Non
     hint = get_type_hints(options)[name]
     of_several = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if bool in of_several:
-        given["action"] = "store_true" if default is False else BooleanOptionalAction
+        # --no-NAME too, wherever the default or a paper's preset is yes.
+        papers = [kind.paper.get(name) for kind in LOOPS.values()]
+        can_be_off = default is not False or any(papers)
+        given["action"] = BooleanOptionalAction if can_be_off else "store_true"
     elif get_origin(of_several[0]) is Literal:
         given["choices"] = get_args(of_several[0])
     else:

@@ -76,6 +76,12 @@ def test_more_triplets_than_conditions_contradict_the_paper() -> None:
     assert options_of("--loop", "tri_rag", "--selected", 6, "--top-k", 5).preset == "tuned"
 
 
+def test_what_a_paper_turns_on_can_be_turned_off() -> None:
+    given = options_of("--loop", "trig_nav", *PAPER, "--no-judge", "--no-own-graphs")
+    assert (given.judge, given.own_graphs, given.recall) == (False, False, True)
+    assert departures(given).keys() == {"judge", "own_graphs"}
+
+
 def test_a_run_says_its_preset_and_where_it_departs() -> None:
     options = options_of(*PAPER, "--top-k", 3, "--ras", "none", "--t2t", "none")
     settings = settings_of(options, Path("questions.jsonl"))

@@ -24,7 +24,7 @@ from models.formats.triples import Triple, format_triples
 from tests.scripted import text_input
 
 ENCODER = load_sentence_encoder("hash")
-EVIDENCE, SETTINGS = EvidenceSettings(), TrigNavSettings()
+EVIDENCE, SETTINGS = EvidenceSettings(), TrigNavSettings(judge=True)
 KINDS = ("factual", "associative", "causal")
 DECLINED = (UNKNOWN, INSUFFICIENT)
 
@@ -144,7 +144,7 @@ async def test_trained_helpers_read_the_prompts_of_their_training(
     model = model_of(world)
     engine = ScriptedEngine(model)
     loop = make_loop(
-        engine, retriever, settings=TrigNavSettings(recall=False), helpers=helpers,
+        engine, retriever, settings=TrigNavSettings(judge=True, recall=False), helpers=helpers,
         reader=GraphReader(engine, text_input),
     )  # fmt: skip
     traces = await run_questions(loop, world.questions, 60)
@@ -239,7 +239,9 @@ def scripted(**answers: str) -> Callable[[Request], str]:
 
 
 def films(engine: ScriptedEngine, **settings: object) -> TrigNavLoop:
-    return make_loop(engine, Bm25Retriever(CORPUS), settings=TrigNavSettings(**settings))
+    """With a judge, unless the settings say otherwise."""
+    chosen = TrigNavSettings(**{"judge": True, **settings})
+    return make_loop(engine, Bm25Retriever(CORPUS), settings=chosen)
 
 
 async def test_the_example_of_the_paper_is_solved_in_order() -> None:

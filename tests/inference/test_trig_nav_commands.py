@@ -40,10 +40,10 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
 def test_every_step_prompted(run: Run, backbone: Path) -> None:
     """An untrained backbone writes nothing that parses: the question is answered from its text."""
     untrained = ("--ras", "none", "--t2t", "none", "--backbone", backbone)
-    trace = run(inference.ask.main, "Who directed Dawn?", *untrained)
+    trace = run(inference.ask.main, "Who directed Dawn?", *untrained, "--judge")
     assert trace["error"] is None and trace["bill"]["llm_calls"] >= 4
     assert any("not a judgement" in note for note in trace["notes"])
-    unjudged = run(inference.ask.main, "Who directed Dawn?", *untrained, "--no-judge")
+    unjudged = run(inference.ask.main, "Who directed Dawn?", *untrained)
     assert unjudged["bill"]["llm_calls"] < trace["bill"]["llm_calls"]
 
 
@@ -56,7 +56,7 @@ def test_every_step_by_a_trained_component(run: Run, backbone: Path, tmp_path: P
     ]
     trained = (
         *helpers, "--ras", ras_component(tmp_path / "ras", backbone),
-        "--t2t", t2t_component(tmp_path / "t2t", backbone), "--no-recall",
+        "--t2t", t2t_component(tmp_path / "t2t", backbone), "--judge", "--no-recall",
         "--dataset", tmp_path / "questions.jsonl", "--out", tmp_path / "out",
     )  # fmt: skip
     results = run(inference.evaluate.main, *trained)
