@@ -45,6 +45,9 @@ COMPARISONS: dict[str, Comparison] = {
     "ratio_vs_bare_lm": Comparison(
         "ours_bf16", "bare_lm", "time", "same batches, both bfloat16; the peer has no graph"
     ),
+    "ratio_vs_compiled_lm": Comparison(
+        "ours_bf16", "compiled_lm", "time", "same batches, both bfloat16; the peer has no graph"
+    ),
     "ratio_vs_own_lm": Comparison(
         "ours_bf16", "ours_no_graph", "time", "same batches, both bfloat16; the peer has no graph"
     ),

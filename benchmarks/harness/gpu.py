@@ -77,7 +77,7 @@ STEPS = ("llama_8b", "smollm2", "llama_8b_prompt", "llama_1b", "llama_3b", "llam
 # The peers in train_step.py's own order, but what ships and its like first.
 PEERS = (
     "ours_bf16", "pyg", "bare_lm", "loop", "ours_bf16_same_batches", "ours_fp32_same_batches",
-    "ours_fp32", "ours_no_graph",
+    "ours_fp32", "ours_no_graph", "compiled_lm",
 )  # fmt: skip
 SHIPPED_MODULES = (SMOLLM2_MODULE, MINILM_MODULE)
 

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 SETTINGS_FILE = "settings.json"
 LengthDistribution = Literal["log-uniform", "uniform"]
-Kind = Literal["graph_llm", "graph_llm_without_graph", "pyg", "per_sample_loop", "bare_lm"]
+Kind = Literal[
+    "graph_llm", "graph_llm_without_graph", "pyg", "per_sample_loop", "bare_lm", "compiled_lm"
+]
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,9 @@ CONTESTANTS: dict[str, Contestant] = {
     "ours_fp32": Contestant("graph_llm", "float32", True, "GraphLLM, all in float32"),
     "ours_bf16": Contestant("graph_llm", "bfloat16", True, "GraphLLM as shipped"),
     "bare_lm": Contestant("bare_lm", "bfloat16", True, "transformers and PEFT, no graph"),
+    "compiled_lm": Contestant(
+        "compiled_lm", "bfloat16", True, "transformers and PEFT, torch.compile, no graph"
+    ),
     "ours_no_graph": Contestant(
         "graph_llm_without_graph", "bfloat16", True, "GraphLLM without its graph encoder"
     ),

@@ -67,6 +67,18 @@ class BareLanguageModelStep:
         return Forward(self.module(**inputs).loss, inputs["input_ids"].numel())
 
 
+class CompiledLanguageModelStep(BareLanguageModelStep):
+    """The same by torch.compile, for batches of any size and length; compiled before it is used."""
+
+    def __init__(self, workload: Workload, settings: StepSettings, dtype: str) -> None:
+        super().__init__(workload, settings, dtype)
+        self.module.compile(dynamic=True)
+        # Twice: what a second shape has compiled again is no part of a step either.
+        for batch in 2 * workload.batches(settings, grouped=True):
+            self.forward(batch).loss.backward()
+        self.module.zero_grad(set_to_none=True)
+
+
 def build_step(contestant: Contestant, workload: Workload, settings: StepSettings) -> StepModel:
     """Return the contestant's model; only its own libraries are imported, as memory is measured."""
     if contestant.kind == "pyg":
@@ -79,6 +91,8 @@ def build_step(contestant: Contestant, workload: Workload, settings: StepSetting
         return PerSampleLoopStep(workload, settings)
     if contestant.kind == "bare_lm":
         return BareLanguageModelStep(workload, settings, contestant.dtype)
+    if contestant.kind == "compiled_lm":
+        return CompiledLanguageModelStep(workload, settings, contestant.dtype)
     from benchmarks.workers.parity import GraphLLMStep
 
     with_graph = contestant.kind == "graph_llm"
