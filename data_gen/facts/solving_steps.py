@@ -133,13 +133,16 @@ def evidence_steps(
         title = aligned[evidence.subject]
         passage = own.get(title or "") or passages.get(title or evidence.subject)
         needs = tuple(i for i in _needs(evidences, position) if i < position)
-        subject = _named_subject(record.question, title, evidence.subject, bool(needs))
+        # A passage about the object may tell the fact: its title is no name of the subject.
+        is_objects = title is not None and entity_key(title) == entity_key(evidence.object)
+        name = None if is_objects else title
+        subject = _named_subject(record.question, name, evidence.subject, bool(needs))
         subquery = relation_question(evidence.predicate, subject)
         if len(record.question_decomposition) == len(evidences):
             answers = [step.answer for step in record.question_decomposition]
             asked = record.question_decomposition[order[position]].question
             subquery = natural_question(fill_hops(asked, answers))
-        fact = Triple(title or evidence.subject, evidence.predicate, evidence.object)
+        fact = Triple(name or evidence.subject, evidence.predicate, evidence.object)
         steps.append(SolvingStep(subquery, fact, passage, needs))
     return _distinct(steps)
 

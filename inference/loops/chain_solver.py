@@ -296,7 +296,36 @@ class ChainSolver:
         )
         step.decision = "; ".join(text.strip() for text in written)
         wholes = [_whole(text, t) for text, t in zip(written, group, strict=True)]
-        return wholes if len(group) == 1 else _agreeing(wholes, group, asked.chain.notes)
+        return wholes if len(group) == 1 else await self._agreed(wholes, group, asked)
+
+    async def _agreed(
+        self,
+        wholes: Sequence[QueryTriplet | None],
+        group: Sequence[QueryTriplet],
+        asked: _Asked,
+    ) -> list[QueryTriplet | None]:
+        """Return the triples of a group with one answer for the unknown that they share.
+
+        Of several answers, each is looked up in all of the triples: that one is taken of which the
+        graph then tells the most, of as much the one that most of them found, or the first.
+        """
+        values = [_value(w, t) if w else "" for w, t in zip(wholes, group, strict=True)]
+        votes = Counter(name_key(value) for value in values if value)
+        if len(votes) < 2:
+            return list(wholes)
+        named = {name_key(value): value for value in reversed(values) if value}
+        claims = {key: [_filled(t, named[key]) for t in group] for key in votes}
+        queries = [claim.proposition for own in claims.values() for claim in own]
+        await self.evidence.retrieve(queries, asked.graph, asked.trace)
+        told = {key: [asked.graph.holds(claim) for claim in own] for key, own in claims.items()}
+        chosen = max(votes, key=lambda key: (sum(told[key]), votes[key]))
+        asked.chain.notes.append(f"{len(votes)} answers for one unknown, {chosen!r} taken")
+        return [
+            claim if holds else w if value and name_key(value) == chosen else None
+            for claim, holds, w, value in zip(
+                claims[chosen], told[chosen], wholes, values, strict=True
+            )
+        ]
 
 
 def ready_groups(
@@ -329,15 +358,6 @@ def _value(filled: QueryTriplet, triplet: QueryTriplet) -> str:
     return next(value for field_, value in pairs if is_placeholder(field_))
 
 
-def _agreeing(
-    wholes: Sequence[QueryTriplet | None], group: Sequence[QueryTriplet], notes: list[str]
-) -> list[QueryTriplet | None]:
-    """Return those that found what most of them found; of as many votes, the first."""
-    keys = [w and name_key(_value(w, t)) for w, t in zip(wholes, group, strict=True)]
-    votes = Counter(key for key in keys if key)
-    if not votes:
-        return list(wholes)
-    [(chosen, _)] = votes.most_common(1)
-    if len(votes) > 1:
-        notes.append(f"{len(votes)} answers for one unknown, {chosen!r} taken")
-    return [w if key == chosen else None for w, key in zip(wholes, keys, strict=True)]
+def _filled(triplet: QueryTriplet, value: str) -> QueryTriplet:
+    """Return a triple with a value for what is open."""
+    return QueryTriplet(*(value if is_placeholder(field_) else field_ for field_ in triplet.fields))

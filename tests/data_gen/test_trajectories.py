@@ -286,6 +286,21 @@ def test_a_subject_under_another_name_is_known_by_its_title(
     assert Triple("Ann Roe", "spouse", "Max Roe") in samples[-1].history[0].triples
 
 
+def test_a_fact_that_the_passage_of_its_object_tells_keeps_its_subject() -> None:
+    fact = Triple("Dawn", "director", "Ana Lis")
+    record = QuestionRecord(
+        "e3",
+        "Who is the director of the film Dawn?",
+        "Ana Lis",
+        context=[("Ana Lis", ["Ana Lis is the director of the film Dawn."])],
+        supporting_facts=[("Ana Lis", 0)],
+        evidences=[fact],
+    )
+    [step] = evidence_steps(record, {})
+    assert (step.fact, step.subquery) == (fact, "Who directed Dawn?")
+    assert step.passage is not None and step.passage.title == "Ana Lis"
+
+
 def test_subjects_under_another_name_take_the_supporting_titles_left() -> None:
     record = QuestionRecord(
         "t",

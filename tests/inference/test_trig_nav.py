@@ -303,22 +303,31 @@ async def test_evidence_for_one_unknown_is_pooled_and_what_fits_all_comes_first(
     assert trace.answer == "Dusk" and not trace.notes
 
 
-async def test_answers_that_differ_for_one_unknown_are_settled_by_votes() -> None:
+@pytest.mark.parametrize(
+    ("director", "genre", "taken"),
+    [("Dawn", "Dusk", "dusk"), ("Dusk", "Dawn", "dusk"), ("Moon", "Sun", "moon")],
+)
+async def test_answers_that_differ_for_one_unknown_are_looked_up(
+    director: str, genre: str, taken: str
+) -> None:
+    """The passages tell both facts of Dusk, one of Dawn, and nothing of the others."""
+
     def script(request: Request) -> str:
         prompt = prompt_text(request)
         if prompt.rstrip().endswith("Filled:"):
-            return (
-                "Dawn | genre | comedy"
-                if "Open: ?a | genre" in prompt
-                else ("Dusk | director | Ana Lis")
-            )
+            by_genre = "Open: ?a | genre" in prompt
+            return f"{genre} | genre | comedy" if by_genre else f"{director} | director | Ana Lis"
         return scripted(decompose="?a | director | Ana Lis\n?a | genre | comedy",
                         answer="Dusk")(request)  # fmt: skip
 
-    trace = await films(ScriptedEngine(script), judge=False).answer(
+    engine = ScriptedEngine(script)
+    trace = await films(engine, judge=False).answer(
         QuestionRecord("q", "Which comedy was directed by Ana Lis?", "Dusk")
     )
-    assert "2 answers for one unknown, 'dusk' taken" in trace.notes
+    assert f"2 answers for one unknown, '{taken}' taken" in trace.notes
+    read = prompt_text(engine.requests[-1]).casefold()
+    assert f"{taken} | director | ana lis" in read
+    assert ("dusk | genre | comedy" in read) == (taken == "dusk")
 
 
 @pytest.mark.parametrize("judgement", ["", "I cannot say.", "not enough", "\x00|", "Where"])
