@@ -33,6 +33,7 @@ from common.errors import UserError
 from common.provenance import portable_path
 from common.tables import emit_json, print_table
 from inference.opening.arguments import command, positive_int, whole_number
+from inference.runs.log import SETTINGS_FILE
 from models.condition_extractor import Adaptation
 
 # Peak rates, as the recipes have them: a prompt's own vectors move further than a LoRA update.
@@ -126,8 +127,9 @@ def answered(component: Path, folder: Path, options: argparse.Namespace) -> dict
         evaluate = [
             ROOT / "inference" / "evaluate.py", "--loop", "tri_rag", *corpus, "--kb", kb,
             "--dataset", options.questions, "--limit", str(options.limit), "--question-documents",
-            "--max-answer-tokens", "32", *engine, "--out", run, "--resume", "--json",
+            "--max-answer-tokens", "32", *engine, "--out", run, "--json",
         ]  # fmt: skip
+        evaluate += ["--resume"] if (run / SETTINGS_FILE).is_file() else []
         run_part(evaluate, options.threads)
     results = json.loads((run / "results.json").read_text("utf-8"))
     scores = {name: results[name] for name in ("em", "f1", "f1_ci95", "retrieval_recall", "n")}
