@@ -111,9 +111,10 @@ async def judge_figures(
             integrity_prompt(case) for case in with_fields_exchanged(chosen)
         ]
         judged["condition_alignment_control"] = [alignment_prompt(case) for case in others]
+    scored = await asyncio.gather(*(judge(engine, prompts) for prompts in judged.values()))
     figures: dict[str, Any] = {}
-    for name, prompts in judged.items():
-        figures |= _scores(name, await judge(engine, prompts))
+    for name, scores in zip(judged, scored, strict=True):
+        figures |= _scores(name, scores)
     return figures
 
 

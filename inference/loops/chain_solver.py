@@ -18,6 +18,7 @@ from models.formats.prompts import evidence_answer_prompt, is_insufficient, pass
 from models.formats.query_triplets import (
     ANONYMOUS,
     QueryTriplet,
+    bind,
     format_query_triplet,
     is_placeholder,
     parse_query_triplets,
@@ -314,7 +315,8 @@ class ChainSolver:
         if len(votes) < 2:
             return list(wholes)
         named = {name_key(value): value for value in reversed(values) if value}
-        claims = {key: [_filled(t, named[key]) for t in group] for key in votes}
+        [unknown] = unknowns(group[0])
+        claims = {key: bind(group, {unknown: named[key]}) for key in votes}
         queries = [claim.proposition for own in claims.values() for claim in own]
         await self.evidence.retrieve(queries, asked.graph, asked.trace)
         told = {key: [asked.graph.holds(claim) for claim in own] for key, own in claims.items()}
@@ -356,8 +358,3 @@ def _whole(text: str, triplet: QueryTriplet) -> QueryTriplet | None:
 def _value(filled: QueryTriplet, triplet: QueryTriplet) -> str:
     pairs = zip(triplet.fields, filled.fields, strict=True)
     return next(value for field_, value in pairs if is_placeholder(field_))
-
-
-def _filled(triplet: QueryTriplet, value: str) -> QueryTriplet:
-    """Return a triple with a value for what is open."""
-    return QueryTriplet(*(value if is_placeholder(field_) else field_ for field_ in triplet.fields))

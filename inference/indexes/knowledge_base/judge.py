@@ -114,11 +114,9 @@ def with_fields_exchanged(cases: Sequence[Case]) -> list[Case]:
 
     A judge should score these low in structural integrity.
     """
-    return [
-        replace(case, triplet=ConditionTriplet(t.conclusion, t.proof, t.condition))
-        for case in cases
-        for t in (case.triplet,)
-    ]
+    triplets = [case.triplet for case in cases]
+    turned = [ConditionTriplet(t.conclusion, t.proof, t.condition) for t in triplets]
+    return [replace(case, triplet=t) for case, t in zip(cases, turned, strict=True)]
 
 
 async def judge(engine: Engine, prompts: Sequence[str]) -> Judged:
