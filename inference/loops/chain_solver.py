@@ -275,12 +275,13 @@ class ChainSolver:
         self, group: Sequence[QueryTriplet], asked: _Asked
     ) -> list[QueryTriplet | None]:
         """Return each triple as evidence fills it (eq. 8); a group's agree on their unknown."""
+        step = TraceStep(" / ".join(triplet.proposition for triplet in group))
+        # Before the first wait: groups are solved at once, and their steps stand in their order.
+        asked.chain.steps.append(step)
         evidence = await self.evidence.gather(
             group, asked.text, asked.graph, asked.trace, asked.chain.notes
         )
-        query = " / ".join(triplet.proposition for triplet in group)
-        step = TraceStep(query, evidence.passages, evidence.facts)
-        asked.chain.steps.append(step)
+        step.passages, step.triples = evidence.passages, evidence.facts
         if not evidence.context:
             return [None for _ in group]
         written = await asyncio.gather(

@@ -1,6 +1,8 @@
 """Trig-Nav on a world with a scripted model: answers, calls, ablations, and what goes wrong."""
 
+import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -285,6 +287,28 @@ async def test_a_name_of_several_things_is_taken_by_its_context() -> None:
     engine = ScriptedEngine(scripted(decompose=exact, answer="x", resolve="nothing"))
     trace = await films(engine, judge=False).answer(QuestionRecord("q", question, ""))
     assert "'Dawn (novel)' is taken for 'Dawn (novel)', one of 2" in trace.notes
+
+
+async def test_steps_stand_in_the_order_of_their_triples_whichever_is_found_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    later_is_found = asyncio.Event()
+    gather = EvidenceGatherer.gather
+
+    async def first_waits(self: EvidenceGatherer, group: Any, *given: Any) -> Any:
+        if group[0].subject == "Dawn":
+            await later_is_found.wait()
+        found = await gather(self, group, *given)
+        later_is_found.set()
+        return found
+
+    monkeypatch.setattr(EvidenceGatherer, "gather", first_waits)
+    engine = ScriptedEngine(scripted(decompose="Dawn | director | ?\nDusk | director | ?"))
+    trace = await films(engine, judge=False).answer(
+        QuestionRecord("q", "Who directed Dawn and Dusk?", "")
+    )
+    assert [step.subquery for step in trace.steps[1:]] == ["Dawn director", "Dusk director"]
+    assert trace.steps[1].triples and trace.steps[1].passages
 
 
 async def test_evidence_for_one_unknown_is_pooled_and_what_fits_all_comes_first() -> None:
