@@ -28,6 +28,7 @@ from inference.indexes.hierarchy.vectors import SAME_MEANING
 from inference.opening.arguments import command, engine_options_from, positive_int
 from inference.opening.extractors import IndexerOptions, check_indexer, open_indexer
 from inference.opening.index_build import IndexBuild, index_parser, run_build
+from models.formats.paper_prompts import Prompts
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,6 +50,12 @@ def _parser() -> argparse.ArgumentParser:
         "named from the corpus, related kinds under the most frequent (default: %(default)s)",
     )
     add("--backbone", default="smollm2", help="model of --indexer prompted (default: %(default)s)")
+    add(
+        "--prompts",
+        choices=get_args(Prompts),
+        default="own",
+        help="of --indexer prompted: ours, or the paper's, word for word (default: %(default)s)",
+    )
     add("--chunk-tokens", type=positive_int, help="most of a chunk (1200, t2t: what it reads)")
     add("--chunk-overlap", type=int, default=100, help="tokens (default: %(default)s)")
     add(
@@ -77,6 +84,7 @@ async def _extract(given: IndexBuild, store: HierarchyStore) -> dict[str, int]:
         arguments.topic_helper,
         arguments.topics,
         arguments.backbone,
+        arguments.prompts,
         arguments.max_output_tokens,
         arguments.cache,
         engine_options_from(arguments),

@@ -36,6 +36,7 @@ from inference.opening.components import prompted_triples_request
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import SentenceEncoder
+from models.formats.paper_prompts import Prompts
 from models.formats.passages import passage_key
 from models.formats.prompts import conditions_prompt, passage_text
 from models.formats.topic_triplets import TopicTriplet, format_topic_triplets
@@ -186,7 +187,8 @@ class WorldLoops:
         if name == "tri_rag":
             return await self.tri_rag(settings.tri_rag)
         if name == "th_rag":
-            return self.th_rag(await self.hierarchy(folder), settings.th_rag)
+            index = await self.hierarchy(folder, settings.th_rag.prompts)
+            return self.th_rag(index, settings.th_rag)
         documents = await self.triples()
         if name == "t2rag":
             return await self.t2rag(documents, settings.t2rag)
@@ -228,9 +230,10 @@ class WorldLoops:
         decomposer = Decomposer(self.engine, prompts=settings.prompts)
         return T2RagLoop(self.engine, decomposer, resolver, search, settings)
 
-    async def hierarchy(self, folder: Path) -> HierarchyIndex:
+    async def hierarchy(self, folder: Path, prompts: Prompts = "own") -> HierarchyIndex:
         """TH-RAG's, with the model's own topics."""
-        extractor = PromptedChunkExtractor(self.engine, KindTopics(self.encoder))
+        topics = KindTopics(self.encoder)
+        extractor = PromptedChunkExtractor(self.engine, topics, prompts=prompts)
         return await build_index(folder, self.world.passages, extractor, self.encoder)
 
     def th_rag(self, index: HierarchyIndex, settings: ThRagSettings) -> ThRagLoop:

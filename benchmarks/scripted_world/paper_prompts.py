@@ -11,6 +11,7 @@ from models.formats.prompts import (
     evidence_answer_prompt,
     triples_prompt,
 )
+from models.formats.topic_triplets import TOPIC_TRIPLETS_INSTRUCTION, topic_triplets_prompt
 from models.formats.topics import BOUNDS, Choice, ChoiceLevel, choice_instruction, choice_prompt
 
 LEVELS: dict[str, ChoiceLevel] = {"th_rag_topics": "topics", "th_rag_subtopics": "subtopics"}
@@ -35,6 +36,8 @@ def in_our_words(prompt: str) -> str:
         return triples_prompt(fields["text"], few_shot=True)
     if name == "ras_answer":
         return f"{ANSWER_INSTRUCTION}\n{fields['history']}\n"
+    if name == "th_rag_triplets":
+        return f"{TOPIC_TRIPLETS_INSTRUCTION}\n\n{topic_triplets_prompt(fields['document'])}"
     if name == "t2rag_decompose":
         return prompted_decomposition(fields["question"])
     if name == "t2rag_resolve":

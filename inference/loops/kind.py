@@ -24,10 +24,10 @@ from inference.loops.trace import Loop
 from inference.retrieval.open_retriever import RetrieverKind, build_retriever
 from inference.retrieval.passages import Passage, Retriever
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from models.formats.paper_prompts import Prompts
 from models.formats.records import HelperTask
 
 Preset = Literal["tuned", "paper"]
-Prompts = Literal["own", "paper"]
 Evidence = Literal["facts", "full"]
 Extraction = Literal["focused", "all", "both"]
 FirstSubquery = Literal["planned", "question"]

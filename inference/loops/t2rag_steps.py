@@ -7,7 +7,6 @@ from typing import Protocol
 
 from inference.engines.contract import Engine
 from inference.indexes.propositions.index import Found, proposition_text
-from inference.loops.kind import Prompts
 from inference.loops.model import PromptRequest, chat_request, generate
 from inference.loops.trace import Trace
 from models.formats.clues import (
@@ -19,7 +18,12 @@ from models.formats.clues import (
 )
 from models.formats.conditions import claim, relation_words
 from models.formats.helpers import decompose_prompt, parse_resolution, resolve_prompt
-from models.formats.paper_prompts import paper_answer, paper_decomposition, paper_resolution
+from models.formats.paper_prompts import (
+    Prompts,
+    paper_answer,
+    paper_decomposition,
+    paper_resolution,
+)
 from models.formats.prompts import passage_text
 from models.formats.query_triplets import (
     ANONYMOUS,

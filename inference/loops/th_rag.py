@@ -21,13 +21,12 @@ from inference.loops.kind import (
     LoopParts,
     Option,
     OptionsError,
-    Prompts,
 )
 from inference.loops.model import GraphReader, ModelSteps, chat_request, search, write_answer
 from inference.loops.ras import as_history
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
-from models.formats.paper_prompts import paper_choice, paper_evidence_answer
+from models.formats.paper_prompts import Prompts, paper_choice, paper_evidence_answer
 from models.formats.prompts import evidence_answer_prompt, passage_text
 from models.formats.query_triplets import QueryTriplet, format_query_triplet
 from models.formats.records import QuestionRecord

@@ -25,7 +25,6 @@ from inference.indexes.hierarchy.extraction import (
 from inference.indexes.hierarchy.kinds import KindTopics, TopicSource
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
 from inference.indexes.hierarchy.topics import INDEXER, OF_CORPUS
-from inference.loops.kind import Prompts
 from inference.opening.components import (
     Component,
     helper_processor,
@@ -39,12 +38,15 @@ from inference.opening.components import (
 from inference.opening.engine import build_engine
 from models.files.sentence_encoder import SentenceEncoder
 from models.formats.grammars import triples_regex
+from models.formats.paper_prompts import Prompts
 from models.text_to_triples import TextToTriplesConfig
 
 # Prompts of a reader whose cut is known: those of many questions at once.
 FITTED_PROMPTS = 4096
 # Of the text-to-triples model's source tokens, for its instruction and the title.
 _PROMPT_TOKENS = 96
+BY_PAPER = " by the paper"
+"""Of the name of what is asked by a paper's own prompt."""
 
 
 def extractor_name(component: Component | str, constrain: bool = False) -> str:
@@ -69,7 +71,7 @@ def open_extractor(
     if isinstance(component, Component):
         make_request = triples_requests(component)
     elif prompts == "paper":
-        make_request, name = paper_triples_request, f"{name} by the paper"
+        make_request, name = paper_triples_request, name + BY_PAPER
     if constrain:
         make_request = held_to(triples_regex(), make_request)
     path = cache or cache_folder() / "triples.sqlite"
@@ -105,6 +107,7 @@ class IndexerOptions:
     topic_helper: Path | None = None
     topics: TopicSource = "fields"
     backbone: str = "smollm2"
+    prompts: Prompts = "own"
     max_output_tokens: int = 2048
     cache: Path | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
@@ -137,11 +140,17 @@ def open_indexer(
     """
     topics = KindTopics(encoder, options.topics)
     if options.kind == "prompted":
+        by_paper = options.prompts == "paper"
+        if by_paper and options.engine.constrain:
+            raise HierarchyError(
+                "--constrain holds outputs to one list of triplets, and the paper's prompt asks "
+                "for an object each: give --prompts own, or leave --constrain out"
+            )
         engine = meter(build_engine(options.engine, backbone=options.backbone))
         extractor = PromptedChunkExtractor(
-            engine, topics, options.max_output_tokens, options.engine.constrain
+            engine, topics, options.max_output_tokens, options.engine.constrain, options.prompts
         )
-        name = f"prompted {options.backbone}{_of_corpus(options)}"
+        name = f"prompted {options.backbone}{BY_PAPER if by_paper else ''}{_of_corpus(options)}"
         return OpenIndexer(engine, extractor, name, Chunking.max_tokens)
     return _open_adapters(options, topics, meter)
 

@@ -8,12 +8,16 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from models.formats.clues import ResolutionInput, format_clue
 from models.formats.planning import History, HistoryStep, format_graph, format_history, one_line
 from models.formats.query_triplets import QueryTriplet
 from models.formats.records import Task
 from models.formats.topics import Choice
+
+Prompts = Literal["own", "paper"]
+"""Whose words an untrained model is asked in."""
 
 FOLDER = Path(__file__).with_name("papers")
 _FIELD = re.compile(r"\{\{(\w+)\}\}")

@@ -40,11 +40,14 @@ def index_model(request: Request) -> str:
     prompt = prompt_text(request, lambda ids: str(tiny_tokenizer().decode(ids)))
     if prompt.rstrip().endswith("Topic:"):
         return "Geography | City" if "Entity: Rome" in prompt else "no topic"
-    if prompt.rstrip().endswith("Triplets with topics:"):
+    own = prompt.rstrip().endswith("Triplets with topics:")
+    if own or prompt.startswith("—Role—"):
         item = {"triplet": ["Ada", "place of birth", "Rome"], "sentence": "She was born in Rome.",
                 "subject": {"subtopic": "Painter", "main_topic": "Art"},
                 "object": {"subtopic": "City", "main_topic": "Geography"}}  # fmt: skip
-        return json.dumps({"triplets": [item]}) if "Ada" in prompt else '{"triplets": []}'
+        # The paper's prompt asks for an object a triplet.
+        written = json.dumps({"triplets": [item]} if own else item)
+        return written if "Ada" in prompt else '{"triplets": []}'
     name, _, rest = prompt.split("Text: ")[1].partition(": ")
     place = rest.split("born in ")[-1].split(".")[0]
     return "none" if name == "Eve" else f"(S> {name}| P> place of birth| O> {place})"
@@ -169,6 +172,28 @@ def test_topics_by_a_trained_helper_and_by_the_prompted_model(
         "--indexer", "prompted", "--backbone", "any", "--out", tmp_path / "prompted",
     )  # fmt: skip
     assert (prompted["LLM calls"], prompted["facts"], prompted["topic nodes"]) == (3, 1, 2)
+
+
+def test_the_papers_own_prompt_builds_another_index_and_is_not_held_to_our_schema(
+    run: Run, engines: list[ScriptedEngine], tmp_path: Path
+) -> None:
+    write_records(tmp_path / "corpus.jsonl", PASSAGES)
+
+    def built(*more: str) -> dict[str, Any]:
+        return run(
+            inference.build_hierarchy.main, "--corpus", tmp_path / "corpus.jsonl", "--encoder",
+            "hash", "--indexer", "prompted", "--backbone", "any", "--out", tmp_path / "h", *more,
+        )  # fmt: skip
+
+    counts = built("--prompts", "paper")
+    assert (counts["LLM calls"], counts["facts"], counts["topic nodes"]) == (3, 1, 2)
+    [asked] = {prompt_text(r).partition("—Input Document—\n")[2] for r in engines[-1].requests
+               if "Ben was born" in prompt_text(r)}  # fmt: skip
+    assert asked == "Ben: Ben was born in Oslo."
+    with pytest.raises(SystemExit, match="begun with the indexing model 'prompted any by the pap"):
+        built()
+    with pytest.raises(SystemExit, match="--constrain holds outputs to one list"):
+        built("--prompts", "paper", "--constrain")
 
 
 def test_the_papers_preset_needs_topics_that_the_corpus_names(

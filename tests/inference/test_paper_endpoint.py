@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.loops import TopicWriters, WorldLoops
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from benchmarks.scripted_world.world_model import WorldModel
-from inference.engines.contract import EngineOptions
+from inference.engines.contract import EngineOptions, Request
 from inference.indexes.hierarchy.store import HierarchyStore
 from inference.indexes.hierarchy.topics import INDEXER
 from inference.indexes.propositions.index import PropositionIndex
@@ -54,13 +55,21 @@ def indexes(world: GoldWorld, encoder: SentenceEncoder, folder: Path) -> dict[st
         propositions = PropositionIndex(encoder)
         part = propositions.add(await loops.triples())
         propositions.save_part(folder / "propositions", part, "world")
-        await loops.hierarchy(folder / "hierarchy")
+        before = len(loops.engine.requests)
+        await loops.hierarchy(folder / "hierarchy", prompts="paper")
+        indexing = loops.engine.requests[before:]
+        assert asked_by(indexing) == {"th_rag_triplets": len(indexing)} and indexing
 
     asyncio.run(build())
     store = HierarchyStore(folder / "hierarchy")
     store.note({INDEXER: "prompted world"})
     store.close()
     return {name: folder / name for name in ("propositions", "hierarchy")}
+
+
+def asked_by(requests: Sequence[Request]) -> Counter[str | None]:
+    """How many of the requests are each of the papers' prompts; None for another."""
+    return Counter(found and found[0] for found in map(read_filled, map(prompt_text, requests)))
 
 
 @pytest.mark.parametrize("loop", ASKED)
@@ -87,8 +96,6 @@ async def test_every_prompt_is_the_papers_own(
         finally:
             await opened.close()
     assert [trace.error for trace in traces] == [None] * len(records)
-    asked = Counter(
-        found and found[0] for found in map(read_filled, map(prompt_text, engine.requests))
-    )
+    asked = asked_by(engine.requests)
     assert None not in asked and set(asked) == ASKED[loop], asked
     assert len(engine.requests) == sum(asked.values()) == sum(t.bill.llm_calls for t in traces)

@@ -11,6 +11,7 @@ from inference.indexes.extraction import TripleExtractor
 from inference.indexes.hierarchy.kinds import KindTopics
 from inference.retrieval.passages import Passage
 from models.facts.grounding import Grounding, split_sentences
+from models.formats.paper_prompts import Prompts, paper_topic_triplets
 from models.formats.prompts import passage_text
 from models.formats.topic_triplets import (
     TOPIC_TRIPLETS_INSTRUCTION,
@@ -100,18 +101,27 @@ class PromptedChunkExtractor:
     """Asks the engine's backbone, or an API's model, by the prompt of Table 11."""
 
     def __init__(
-        self, engine: Engine, topics: KindTopics, max_tokens: int = 2048, constrain: bool = False
+        self,
+        engine: Engine,
+        topics: KindTopics,
+        max_tokens: int = 2048,
+        constrain: bool = False,
+        prompts: Prompts = "own",
     ) -> None:
-        """topics: for what the model gives no topic of. constrain: hold outputs to their schema."""
+        """topics: for what the model gives no topic of. constrain: hold outputs to the schema of
+        our prompt's one list; the paper's own asks for an object a triplet.
+        """
         self.engine = engine
+        self.prompts = prompts
         self.topics = topics
         self.sampling = Sampling(max_new_tokens=max_tokens)
         self.constraint = Constraint(json_schema=topic_triplets_schema()) if constrain else None
 
     async def extract(self, chunk: Passage) -> Extracted:
         """Return one call."""
-        body = topic_triplets_prompt(passage_text(chunk.title, chunk.text))
-        content = f"{TOPIC_TRIPLETS_INSTRUCTION}\n\n{body}".strip()
+        text = passage_text(chunk.title, chunk.text)
+        own = f"{TOPIC_TRIPLETS_INSTRUCTION}\n\n{topic_triplets_prompt(text)}".strip()
+        content = paper_topic_triplets(text) if self.prompts == "paper" else own
         request = Request(
             messages=({"role": "user", "content": content},),
             sampling=self.sampling,
