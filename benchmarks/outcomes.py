@@ -26,6 +26,7 @@ from benchmarks.harness.choice_world import (
     write_world,
 )
 from benchmarks.harness.processes import benchmark_parser
+from benchmarks.harness.run_folder import claim
 from common.tables import emit_json, print_table
 from inference.opening.arguments import command, positive_int
 from training.recipe.settings import load_config
@@ -41,6 +42,8 @@ REWARDS = {
     GUARDED: ["searches=0.1", "malformed=0.2", "repeated=0.2", "empty=0.2", "refused=0.5"],
 }
 KNOWN = 0.1
+# What every round of a kept folder has in common; seeds, objectives, rewards and rounds may grow.
+COMMON = ("things", "group", "learning_rate", "epochs", "pretrain_steps")
 
 
 def settings_for(
@@ -116,7 +119,11 @@ def improved(
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Return the courses by objective and seed, and by reward."""
+    """Return the courses by objective and seed, and by reward.
+
+    Raises RunFolderError for a folder of other settings.
+    """
+    claim(folder, {name: getattr(options, name) for name in COMMON})
     found: dict[str, Any] = {"choice": {}, "rewards": {}}
     for seed in options.seeds:
         world, own = ChoiceWorld.drawn(options.things, seed), folder / f"choice-{seed}"

@@ -20,7 +20,8 @@ from benchmarks.harness.choice_world import (
     write_components,
     write_world,
 )
-from benchmarks.outcomes import GUARDED, PLAIN, REWARDS, course, settings_for
+from benchmarks.harness.run_folder import RunFolderError, claim
+from benchmarks.outcomes import COMMON, GUARDED, PLAIN, REWARDS, course, measure, settings_for
 from inference.retrieval.corpus import open_corpus
 from inference.retrieval.open_retriever import build_retriever
 from models.files.backbone import SMOLLM2, load_tokenizer
@@ -97,6 +98,14 @@ def test_the_rewards_differ_in_their_penalties_alone(tmp_path: Path) -> None:
     }  # fmt: skip
     given[PLAIN].rollout.weights = given[GUARDED].rollout.weights
     assert given[PLAIN] == given[GUARDED]
+
+
+def test_a_folder_of_other_settings_is_refused_before_a_world_is_drawn(tmp_path: Path) -> None:
+    claim(tmp_path, dict.fromkeys(COMMON, 8))
+    options = argparse.Namespace(**dict.fromkeys(COMMON, 8) | {"group": 4}, seeds=[0])
+    with pytest.raises(RunFolderError, match=r"another group \(8, not 4\)"):
+        measure(options, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
 
 
 def test_a_course_has_a_row_a_round() -> None:
