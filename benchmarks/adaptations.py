@@ -32,8 +32,8 @@ from benchmarks.harness.run_folder import claim
 from common.errors import UserError
 from common.provenance import portable_path
 from common.tables import emit_json, print_table
+from evaluation.runs import SETTINGS_FILE
 from inference.opening.arguments import command, positive_int, whole_number
-from inference.runs.log import SETTINGS_FILE
 from models.condition_extractor import Adaptation
 
 # Peak rates, as the recipes have them: a prompt's own vectors move further than a LoRA update.

@@ -38,7 +38,8 @@ from benchmarks.harness.gpu import (
     part_command,
 )
 from benchmarks.harness.processes import GIB, PartResult, PartRunner, available_threads
-from benchmarks.harness.settings import SETTINGS_FILE, StepSettings
+from benchmarks.harness.run_folder import SETTINGS_FILE
+from benchmarks.harness.settings import StepSettings
 from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.files import atomic_write

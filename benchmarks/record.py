@@ -31,13 +31,12 @@ from common import provenance as source
 from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.files import atomic_directory
-from evaluation.runs import PREDICTIONS_FILE, RESULTS_FILE, TRACES_FILE, read_run
+from evaluation.runs import PREDICTIONS_FILE, RESULTS_FILE, SETTINGS_FILE, TRACES_FILE, read_run
 from models.files.checkpoint import component_fingerprint
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN_FILE = "run.json"
 RESULTS = ROOT / "benchmarks" / "results"
-SETTINGS_FILE = "settings.json"
 READ_AFTERWARDS = "machine and versions were read when it was recorded"
 # What a prediction keeps of a trace, beside what was asked and found.
 KEPT = ("id", "type", "question", "answers", "answer", "em", "f1", "recall", "stage", "error")

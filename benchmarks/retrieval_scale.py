@@ -25,7 +25,8 @@ from benchmarks.harness.processes import (
     benchmark_parser,
     resident_bytes,
 )
-from benchmarks.workers.retrieval import BACKENDS, CORPUS_FILE, SERVER, SETTINGS_FILE
+from benchmarks.harness.run_folder import SETTINGS_FILE
+from benchmarks.workers.retrieval import BACKENDS, CORPUS_FILE, SERVER
 from common.commands import one_line_errors
 from common.tables import emit_json, print_table
 from data_gen.world.passages import write_passages

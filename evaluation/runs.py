@@ -19,6 +19,7 @@ TRACES_FILE = "traces.jsonl"
 PREDICTIONS_FILE = "predictions.jsonl.gz"
 RESULTS_FILE = "results.json"
 PROGRESS_FILE = "progress.jsonl"
+SETTINGS_FILE = "settings.json"
 METRICS = ("em", "f1")
 _SHOWN = 3
 

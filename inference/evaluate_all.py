@@ -18,7 +18,7 @@ from pathlib import Path
 from common.commands import command_parser
 from common.tables import emit_json
 from evaluation.compare import compare_all, draw, markdown, show
-from evaluation.runs import Run, TraceError, read_run
+from evaluation.runs import SETTINGS_FILE, Run, TraceError, read_run
 from inference.opening.arguments import (
     add_searched_corpus,
     command,
@@ -28,7 +28,7 @@ from inference.opening.arguments import (
 from inference.opening.loop import LOOPS, LoopComponents, engine_of, read_components
 from inference.opening.loop_options import add_loop_arguments, options_from
 from inference.runs.evaluation import Evaluation, read_questions, run_evaluation
-from inference.runs.log import SETTINGS_FILE, EvaluationLogError
+from inference.runs.log import EvaluationLogError
 
 PLACEHOLDER = "{dataset}"
 TABLE_FILE = "compared.md"

@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol, Self
 import torch
 from torch import Tensor, nn
 
-SETTINGS_FILE = "settings.json"
+from benchmarks.harness.run_folder import SETTINGS_FILE
+
 LengthDistribution = Literal["log-uniform", "uniform"]
 Kind = Literal[
     "graph_llm", "graph_llm_without_graph", "pyg", "per_sample_loop", "bare_lm", "compiled_lm"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.processes import peak_bytes
+from benchmarks.harness.run_folder import SETTINGS_FILE
 from common.commands import command_parser
 from inference.retrieval import open_retriever
 from inference.retrieval.corpus import MappedCorpus, open_corpus
@@ -21,7 +22,7 @@ from models.files.sentence_encoder import FloatArray, SentenceEncoder, load_sent
 
 MEMORY, MAPPED, EMBEDDED, SERVER = "memory", "mapped", "embedded", "server"
 BACKENDS = (MEMORY, MAPPED, EMBEDDED, SERVER)
-CORPUS_FILE, SETTINGS_FILE = "corpus.jsonl", "settings.json"
+CORPUS_FILE = "corpus.jsonl"
 TITLE_WEIGHT, TOP_K = 5, 10
 WARM_UP = 5
 

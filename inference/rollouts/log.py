@@ -7,8 +7,8 @@ from typing import Any
 
 from common.errors import RecordError
 from common.files import AppendLog, atomic_write
-from evaluation.runs import PROGRESS_FILE, RESULTS_FILE
-from inference.runs.log import SETTINGS_FILE, EvaluationLogError, check_settings
+from evaluation.runs import PROGRESS_FILE, RESULTS_FILE, SETTINGS_FILE
+from inference.runs.log import EvaluationLogError, check_settings
 from models.formats.records import parse_line
 from models.formats.trajectories import Trajectory
 

@@ -10,10 +10,9 @@ from typing import Any
 from common.errors import UserError
 from common.files import AppendLog, atomic_write
 from common.shards import Shard, ShardError, check_numbers
-from evaluation.runs import PROGRESS_FILE, RESULTS_FILE, TRACES_FILE
+from evaluation.runs import PROGRESS_FILE, RESULTS_FILE, SETTINGS_FILE, TRACES_FILE
 from models.formats.records import QuestionRecord
 
-SETTINGS_FILE = "settings.json"
 SHARD_FILE = "shard.json"
 REMEDY = "Remove the line; its question is then asked again"
 FORMAT = 1

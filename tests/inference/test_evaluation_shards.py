@@ -14,8 +14,8 @@ import pytest
 import inference.evaluate
 import inference.merge_evaluation
 from common.shards import Shard
-from evaluation.runs import RESULTS_FILE, TRACES_FILE
-from inference.runs.log import SETTINGS_FILE, SHARD_FILE
+from evaluation.runs import RESULTS_FILE, SETTINGS_FILE, TRACES_FILE
+from inference.runs.log import SHARD_FILE
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from tests import processes
 from tests.components import ras_component, stirred_backbone, t2t_component
