@@ -29,6 +29,7 @@ from common.tables import emit_json, print_table
 WORKER = "benchmarks.workers.prompt"
 TOLERANCE = 1e-4
 RATIOS = {
+    "ratio_vs_frozen": ("frozen", "ours"),
     "ratio_vs_literal": ("literal", "ours"),
     "ratio_vs_peft": ("peft_prefix", "ours"),
     "ratio_vs_input_prompt": ("input_prompt", "ours"),

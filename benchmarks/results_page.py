@@ -344,6 +344,7 @@ def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dic
         "without_errors": "0",
         "stage_names": STAGES,
         "gib": GIB,
+        "giga": 10**9,
     }
     texts = {}
     for page, name in {**PAGES, README_TEMPLATE: README_TEMPLATE}.items():

@@ -75,7 +75,11 @@ PARTS: tuple[Part, ...] = (
     Part(
         "deep_prompt",
         ("--rounds", "1", "--num-tokens", "64", "--steps", "2"),
-        {"n=64.ratio_vs_literal": "higher", "n=64.ratio_vs_peft": "higher"},
+        {
+            "n=64.ratio_vs_frozen": "higher",
+            "n=64.ratio_vs_literal": "higher",
+            "n=64.ratio_vs_peft": "higher",
+        },
     ),
     Part(
         "retrieval_scale",

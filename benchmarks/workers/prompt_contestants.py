@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CONTESTANTS = {
     "ours": "layer-wise soft prompt, keys and values alone",
+    "frozen": "the frozen model alone, its gradient down to the embeddings",
     "literal": "eq. 5 to 7 to the letter",
     "peft_prefix": "PEFT prefix tuning as it ships",
     "input_prompt": "input-level prompt of the same length",
@@ -173,12 +174,34 @@ class PeftPrefix:
         return cast(Tensor, output.loss)
 
 
+class FrozenModel:
+    """The texts without a prompt: what any prompt on this backbone costs at the least.
+
+    One vector that joins every embedding trains, so that the gradient passes all layers.
+    """
+
+    def __init__(self, settings: PromptSettings) -> None:
+        self.backbone = frozen(settings)
+        use_cpu_training_attention(self.backbone)
+        use_component_norms(self.backbone)
+        torch.manual_seed(settings.seed)
+        self.module: nn.Module = nn.Embedding(1, self.backbone.config.get_text_config().hidden_size)
+
+    def loss(self, input_ids: Tensor) -> Tensor:
+        """Return the tokens alone run through the layers."""
+        words = self.backbone.get_input_embeddings()(input_ids)
+        vector = cast(nn.Embedding, self.module).weight.to(words.dtype)
+        output = self.backbone.get_decoder()(inputs_embeds=words + vector, use_cache=False)
+        return token_loss(self.backbone, output.last_hidden_state, input_ids)
+
+
 class InputPrompt:
     """One prompt in front of the embeddings (Lester et al., 2021), with the same kernels."""
 
     def __init__(self, settings: PromptSettings) -> None:
         self.backbone = frozen(settings)
         use_cpu_training_attention(self.backbone)
+        use_component_norms(self.backbone)
         torch.manual_seed(settings.seed)
         self.module: nn.Module = nn.Embedding(
             settings.num_tokens, self.backbone.config.get_text_config().hidden_size
@@ -205,6 +228,8 @@ def build(name: str, settings: PromptSettings) -> PromptStep:
     """Return a contestant by its name."""
     checkpointing = name.endswith("_checkpointing")
     kind = name.removesuffix("_checkpointing")
+    if kind == "frozen":
+        return FrozenModel(settings)
     if kind == "input_prompt":
         return InputPrompt(settings)
     if kind == "peft_prefix":

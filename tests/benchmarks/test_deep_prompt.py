@@ -1,11 +1,12 @@
 """The comparison of soft prompts: parity first, then figures or an honest gap."""
 
 import pytest
+import torch
 
 from benchmarks.deep_prompt import contestant_figures, ratios
 from benchmarks.harness.processes import PartResult
-from benchmarks.workers.prompt import measure, parity
-from benchmarks.workers.prompt_contestants import PromptSettings
+from benchmarks.workers.prompt import measure, parity, random_ids
+from benchmarks.workers.prompt_contestants import FrozenModel, PromptSettings
 from tests.benchmarks.commands import last_json, run_benchmark
 
 
@@ -24,6 +25,23 @@ def test_losses_are_one_loss(name: str, settings: PromptSettings) -> None:
     other = measure(name, settings)
     assert other["loss"] == pytest.approx(ours["loss"], abs=1e-4)
     assert other["trainable_parameters"] == ours["trainable_parameters"] == 3 * 64 * 2
+
+
+def test_the_frozen_model_s_gradient_passes_all_layers(settings: PromptSettings) -> None:
+    step = FrozenModel(settings)
+    ids = random_ids(settings, step.backbone.config.vocab_size)
+    [layer, *_] = step.backbone.get_decoder().layers
+    seen: list[bool] = []
+    layer.register_full_backward_hook(lambda *_: seen.append(True))
+    loss = step.loss(ids)
+    loss.backward()
+    [vector] = step.module.parameters()
+    assert seen and vector.grad is not None and vector.grad.norm() > 0
+    assert all(p.grad is None for p in step.backbone.parameters())
+    # The vector is random: without it the loss is the backbone's own.
+    torch.nn.init.zeros_(vector)
+    own = step.backbone(input_ids=ids, labels=ids).loss
+    assert float(step.loss(ids).detach()) == pytest.approx(float(own), abs=1e-4)
 
 
 def test_ratios_are_others_over_ours() -> None:
