@@ -33,6 +33,7 @@ from common.errors import UserError
 from common.provenance import portable_path
 from common.tables import emit_json, print_table
 from evaluation.runs import SETTINGS_FILE
+from inference.indexes.knowledge_base.store import NO_TRIPLETS
 from inference.opening.arguments import command, positive_int, whole_number
 from models.condition_extractor import Adaptation
 
@@ -110,7 +111,8 @@ def learned_parameters(folder: Path) -> int:
 def answered(component: Path, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Build a component's knowledge base; return how well it is made and how the loop answers.
 
-    Raises PartFailedError.
+    One whose outputs hold nothing to search by has no loop: that is a result, `no_triplets`. Raises
+    PartFailedError.
     """
     kb, run = folder / "kb", folder / "run"
     corpus = ["--corpus", options.corpus]
@@ -120,7 +122,12 @@ def answered(component: Path, folder: Path, options: argparse.Namespace) -> dict
         ROOT / "inference" / "build_kb.py", *corpus, *asked, "--extractor", component, *engine,
         "--out", kb, "--json",
     ]  # fmt: skip
-    built = run_part(build, options.threads)
+    try:
+        built = run_part(build, options.threads)
+    except PartFailedError as failed:
+        if NO_TRIPLETS not in str(failed):
+            raise
+        return {"no_triplets": True}
     triplets = [ROOT / "inference" / "measure_triplets.py", "--kb", kb, "--json"]
     figures = run_part(triplets, options.threads)
     if not (run / "results.json").is_file():

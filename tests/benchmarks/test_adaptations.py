@@ -1,5 +1,6 @@
 """Table IV's comparison: as many samples for each adaptation, gone on where it was interrupted."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 import benchmarks.adaptations
-from benchmarks.adaptations import PartFailedError, learned_parameters, run_part
+from benchmarks.adaptations import PartFailedError, answered, learned_parameters, run_part
 from models.condition_extractor import Adaptation
 from models.formats.records import ConditionSample, write_records
 from tests.run_main import run_main
@@ -26,6 +27,28 @@ def test_a_failed_command_is_named_with_its_error() -> None:
     script = ROOT / "inference" / "measure_triplets.py"
     with pytest.raises(PartFailedError, match=r"measure_triplets.py --kb nowhere(.|\n)*nowhere"):
         run_part([script, "--kb", "nowhere"], 1)
+
+
+def test_outputs_without_a_triplet_are_a_result_and_another_failure_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = argparse.Namespace(
+        corpus="c", questions="q", limit=2, engine="transformers", threads=1
+    )
+
+    def fails(message: str) -> None:
+        def run(*_: object) -> dict[str, object]:
+            raise PartFailedError(message)
+
+        monkeypatch.setattr(benchmarks.adaptations, "run_part", run)
+
+    fails(
+        "build_kb.py failed: error: no usable triplet in 2 documents: is this a trained extractor?"
+    )
+    assert answered(tmp_path, tmp_path, options) == {"no_triplets": True}
+    fails("build_kb.py failed: error: c is not there")
+    with pytest.raises(PartFailedError, match="c is not there"):
+        answered(tmp_path, tmp_path, options)
 
 
 @pytest.mark.exhaustive

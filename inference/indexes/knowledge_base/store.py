@@ -31,6 +31,8 @@ ENTRIES_FILE = "entries.jsonl"
 INDEX_FOLDER = "index"
 ABOUT_FILE = "about.json"
 MIN_CONFIDENCE = "min_confidence"
+NO_TRIPLETS = "no usable triplet"
+"""What an error says of outputs that hold nothing to search by."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,7 @@ def extend(
     counts["entries"] = len(table.entries)
     if not table.entries:
         raise KnowledgeBaseError(
-            f"no usable triplet in {counts['documents']} documents: is this a trained extractor?"
+            f"{NO_TRIPLETS} in {counts['documents']} documents: is this a trained extractor?"
         )
     new = condition_passages(table.entries[before:], before)
     if base is None:
