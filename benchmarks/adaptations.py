@@ -5,8 +5,9 @@ python benchmarks/adaptations.py --train TRAIN.jsonl --dev DEV.jsonl --corpus CO
     --questions QUESTIONS.jsonl --dir DIR
 
 The backbone as it is with examples in its prompt, prefix tuning, LoRA and the layer-wise soft
-prompt learn from the same passages in the same order, are measured on the same ones held back, and
-each builds a knowledge base that the tri_rag loop answers from. A run goes on in the folder of one
+prompt learn from the same passages in the same order, at the one of several rates that has the
+least loss on passages held back, are measured on these, and each builds a knowledge base that the
+tri_rag loop answers from. A run goes on in the folder of one
 with the same settings that was interrupted. The last line of the output is one JSON object.
 """
 
@@ -37,14 +38,16 @@ from inference.indexes.knowledge_base.store import NO_TRIPLETS
 from inference.opening.arguments import command, positive_int, whole_number
 from models.condition_extractor import Adaptation
 
-# Peak rates, as the recipes have them: a prompt's own vectors move further than a LoRA update.
+# Peak rates, of which the held-out loss chooses: a prompt's own vectors move further than a LoRA
+# update, and a prefix's, which begin anywhere, furthest.
 LEARNING_RATES = {
-    Adaptation.prefix_tuning: 1e-2,
-    Adaptation.lora: 5e-4,
-    Adaptation.soft_prompt: 1e-2,
+    Adaptation.prefix_tuning: (1e-2, 1e-1, 3e-1),
+    Adaptation.lora: (5e-4, 1.5e-3),
+    Adaptation.soft_prompt: (1e-2, 3e-2),
 }
 COLUMNS = {
     "parameters": "parameters",
+    "learning_rate": "learning rate",
     "train_tokens_per_second": "tokens/s",
     "eval_loss": "loss",
     "eval_condition_conclusion_f1": "condition and conclusion F1",
@@ -72,34 +75,58 @@ def run_part(arguments: Sequence[object], threads: int) -> dict[str, Any]:
 
 
 def trained(adaptation: Adaptation, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Train an adaptation where its folder has none yet; return what its training measured.
+    """Train an adaptation at each of its rates; return the figures of the one that is measured.
+
+    That is the one of the least loss on the passages held back, then in `folder`/component. Raises
+    PartFailedError.
+    """
+    shared = {"prompt.adaptation": adaptation.value}
+    tried = {
+        rate: run_recipe(
+            folder / "rates" / f"{rate:g}",
+            {**shared, "train.learning_rate": rate, "validation.samples": 0},
+            options,
+        )
+        for rate in LEARNING_RATES.get(adaptation, ())
+    }
+    measuring = {**shared, "train.num_train_epochs": 0, "validation.samples": options.dev_samples}
+    if not tried:
+        return {**run_recipe(folder / "component", measuring, options), "parameters": 0}
+    losses = {f"{rate:g}": figures["eval_loss"] for rate, figures in tried.items()}
+    best = min(tried, key=lambda rate: tried[rate]["eval_loss"])
+    start = folder / "rates" / f"{best:g}"
+    measured = run_recipe(folder / "component", {**measuring, "model.start_from": start}, options)
+    own = {"parameters": learned_parameters(start), "learning_rate": best, "losses": losses}
+    return {**measured, **tried[best], **own}
+
+
+def run_recipe(
+    folder: Path, values: dict[str, object], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Run the recipe with these values where the folder has no run yet; return its metrics.
 
     Raises PartFailedError.
     """
-    learns = adaptation is not Adaptation.pretrained
     if not (folder / "metrics.json").is_file():
-        rate = {"train.learning_rate": LEARNING_RATES[adaptation]} if learns else {}
-        values = {
+        given: dict[str, object] = {
             "output_dir": folder,
             "data.train": options.train,
             "data.dev": options.dev,
             "data.max_train_samples": options.samples,
             "data.max_dev_samples": options.dev_samples,
             "data.skip_cut_labels": "true",
-            "prompt.adaptation": adaptation.value,
-            "train.num_train_epochs": int(learns),
-            **rate,
+            "train.num_train_epochs": 1,
             "train.seed": options.seed,
             "train.resume": "auto",
             "train.tensorboard": "false",
-            "validation.samples": options.dev_samples,
+            **values,
         }
-        given = [*(f"{name}={value}" for name, value in values.items()), *options.values]
+        words = [*(f"{name}={value}" for name, value in given.items()), *options.values]
         script = ROOT / "training" / "train_tri_rag.py"
-        run_part([script, "--json", "--config", options.config, *given], options.threads)
+        run_part([script, "--json", "--config", options.config, *words], options.threads)
     metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text("utf-8"))
     metrics.pop("settings", None)
-    return {**metrics, "parameters": learned_parameters(folder) if learns else 0}
+    return metrics
 
 
 def learned_parameters(folder: Path) -> int:
@@ -152,7 +179,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     for name in options.adaptations:
         own = options.dir / name
         own.mkdir(parents=True, exist_ok=True)
-        figures = {"training": trained(Adaptation(name), own / "component", options)}
+        figures = {"training": trained(Adaptation(name), own, options)}
         if options.limit:
             figures["loop"] = answered(own / "component", own, options)
         found[name] = figures

@@ -75,6 +75,9 @@ def test_each_learns_from_the_same_samples(
             "model.max_input_tokens=1200",
         ),
     ]
+    rates = {Adaptation.prefix_tuning: (0.01, 0.1), Adaptation.lora: (0.01,),
+             Adaptation.soft_prompt: (0.01,)}  # fmt: skip
+    monkeypatch.setattr(benchmarks.adaptations, "LEARNING_RATES", rates)
     reports = []
     for _ in range(2):
         run_main(monkeypatch, benchmarks.adaptations.main, *given)
@@ -87,6 +90,8 @@ def test_each_learns_from_the_same_samples(
     assert found["pretrained"]["parameters"] == 0
     learned = [figures for name, figures in found.items() if name != "pretrained"]
     assert all(each["parameters"] > 0 and each["steps"] == 1 for each in learned)
+    assert list(found["prefix_tuning"]["losses"]) == ["0.01", "0.1"]
+    assert all(each["eval_loss"] == min(each["losses"].values()) for each in learned)
     assert all("eval_well_formed" in each and "eval_loss" in each for each in found.values())
     with pytest.raises(SystemExit, match=r"another seed \(0, not 1\)"):
         run_main(monkeypatch, benchmarks.adaptations.main, *given, "--seed", 1)
