@@ -138,9 +138,14 @@ def open_indexer(
 
     Raises CheckpointError, HierarchyError, EngineError.
     """
+    by_paper = options.prompts == "paper"
+    if by_paper and options.kind != "prompted":
+        raise HierarchyError(
+            "--prompts paper is what a prompted model is asked by, and the text-to-triples model "
+            "reads the form of its training: give --indexer prompted, or leave --prompts out"
+        )
     topics = KindTopics(encoder, options.topics)
     if options.kind == "prompted":
-        by_paper = options.prompts == "paper"
         if by_paper and options.engine.constrain:
             raise HierarchyError(
                 "--constrain holds outputs to one list of triplets, and the paper's prompt asks "

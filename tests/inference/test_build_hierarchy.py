@@ -185,6 +185,9 @@ def test_the_papers_own_prompt_builds_another_index_and_is_not_held_to_our_schem
             "hash", "--indexer", "prompted", "--backbone", "any", "--out", tmp_path / "h", *more,
         )  # fmt: skip
 
+    with pytest.raises(SystemExit, match="give --indexer prompted, or leave --prompts out"):
+        built("--prompts", "paper", "--indexer", "t2t")
+
     counts = built("--prompts", "paper")
     assert (counts["LLM calls"], counts["facts"], counts["topic nodes"]) == (3, 1, 2)
     [asked] = {prompt_text(r).partition("—Input Document—\n")[2] for r in engines[-1].requests
