@@ -42,8 +42,8 @@ from models.condition_extractor import Adaptation
 # update, and a prefix's, which begin anywhere, furthest.
 LEARNING_RATES = {
     Adaptation.prefix_tuning: (1e-2, 1e-1, 3e-1),
-    Adaptation.lora: (5e-4, 1.5e-3),
-    Adaptation.soft_prompt: (1e-2, 3e-2),
+    Adaptation.lora: (5e-4, 1.5e-3, 5e-3),
+    Adaptation.soft_prompt: (1e-2, 3e-2, 1e-1),
 }
 COLUMNS = {
     "parameters": "parameters",
