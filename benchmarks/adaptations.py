@@ -189,11 +189,12 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return what decides the figures of an adaptation: all but the folder and the threads."""
     own = ("json", "dir", "adaptations", "threads")
-    return {
+    given = {
         name: portable_path(str(value)) if isinstance(value, Path) else value
         for name, value in vars(options).items()
         if name not in own
     }
+    return {**given, "learning_rates": {name.value: [*r] for name, r in LEARNING_RATES.items()}}
 
 
 def _parser() -> argparse.ArgumentParser:
