@@ -7,8 +7,8 @@ python benchmarks/adaptations.py --train TRAIN.jsonl --dev DEV.jsonl --corpus CO
 The backbone as it is with examples in its prompt, prefix tuning, LoRA and the layer-wise soft
 prompt learn from the same passages in the same order, at the one of several rates that has the
 least loss on passages held back, are measured on these, and each builds a knowledge base that the
-tri_rag loop answers from. A run goes on in the folder of one
-with the same settings that was interrupted. The last line of the output is one JSON object.
+tri_rag loop answers from. A run goes on in the folder of one with the same settings that was
+interrupted. The last line of the output is one JSON object.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from benchmarks.harness.run_folder import claim
 from common.errors import UserError
 from common.provenance import portable_path
 from common.tables import emit_json, print_table
-from evaluation.runs import SETTINGS_FILE
+from evaluation.runs import RESULTS_FILE, is_begun
 from inference.indexes.knowledge_base.store import NO_TRIPLETS
 from inference.opening.arguments import command, positive_int, whole_number
 from models.condition_extractor import Adaptation
+from models.files.checkpoint import METRICS_FILE
 
 # Peak rates, of which the held-out loss chooses: a prompt's own vectors move further than a LoRA
 # update, and a prefix's, which begin anywhere, furthest.
@@ -107,7 +108,7 @@ def run_recipe(
 
     Raises PartFailedError.
     """
-    if not (folder / "metrics.json").is_file():
+    if not (folder / METRICS_FILE).is_file():
         given: dict[str, object] = {
             "output_dir": folder,
             "data.train": options.train,
@@ -124,7 +125,7 @@ def run_recipe(
         words = [*(f"{name}={value}" for name, value in given.items()), *options.values]
         script = ROOT / "training" / "train_tri_rag.py"
         run_part([script, "--json", "--config", options.config, *words], options.threads)
-    metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text("utf-8"))
+    metrics: dict[str, Any] = json.loads((folder / METRICS_FILE).read_text("utf-8"))
     metrics.pop("settings", None)
     return metrics
 
@@ -157,15 +158,15 @@ def answered(component: Path, folder: Path, options: argparse.Namespace) -> dict
         return {"no_triplets": True}
     triplets = [ROOT / "inference" / "measure_triplets.py", "--kb", kb, "--json"]
     figures = run_part(triplets, options.threads)
-    if not (run / "results.json").is_file():
+    if not (run / RESULTS_FILE).is_file():
         evaluate = [
             ROOT / "inference" / "evaluate.py", "--loop", "tri_rag", *corpus, "--kb", kb,
             "--dataset", options.questions, "--limit", str(options.limit), "--question-documents",
             "--max-answer-tokens", "32", *engine, "--out", run, "--json",
         ]  # fmt: skip
-        evaluate += ["--resume"] if (run / SETTINGS_FILE).is_file() else []
+        evaluate += ["--resume"] if is_begun(run) else []
         run_part(evaluate, options.threads)
-    results = json.loads((run / "results.json").read_text("utf-8"))
+    results = json.loads((run / RESULTS_FILE).read_text("utf-8"))
     scores = {name: results[name] for name in ("em", "f1", "f1_ci95", "retrieval_recall", "n")}
     return {"kb": built, **figures, **scores}
 

@@ -113,6 +113,11 @@ class Run:
         return sum(score.failed for score in self.scores.values())
 
 
+def is_begun(folder: Path) -> bool:
+    """Return whether an evaluation or a rollout was begun in a folder, so that --resume goes on."""
+    return (folder / SETTINGS_FILE).is_file()
+
+
 def read_run(text: str) -> Run:
     """Return the run of `FOLDER` or `LABEL=FOLDER`; without a label, that is the loop's name.
 

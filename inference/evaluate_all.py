@@ -18,7 +18,7 @@ from pathlib import Path
 from common.commands import command_parser
 from common.tables import emit_json
 from evaluation.compare import compare_all, draw, markdown, show
-from evaluation.runs import SETTINGS_FILE, Run, TraceError, read_run
+from evaluation.runs import Run, TraceError, is_begun, read_run
 from inference.opening.arguments import (
     add_searched_corpus,
     command,
@@ -79,7 +79,7 @@ def plan(arguments: Namespace) -> dict[tuple[str, str], Evaluation]:
             if LOOPS[loop].searches_corpus and corpus is None:
                 raise EvaluationLogError(f"{loop} searches a corpus: name it with --corpus")
             out = arguments.out / dataset / loop
-            begun = (out / SETTINGS_FILE).is_file()
+            begun = is_begun(out)
             if begun and not arguments.resume:
                 raise EvaluationLogError(
                     f"{out} holds an evaluation: go on with --resume, or name another --out"

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from common.errors import UserError
 from common.files import AppendLog, atomic_write
-from evaluation.runs import RESULTS_FILE
+from evaluation.runs import RESULTS_FILE, is_begun
 from models.files.checkpoint import METRICS_FILE
 from models.formats.records import QuestionRecord, read_records, write_records
 from training.recipe.settings import ConfigError
@@ -221,7 +221,7 @@ class Improvement:
         """Run a command whose folder has no results yet; one that was begun goes on."""
         if (out / RESULTS_FILE).is_file():
             return
-        again = ["--resume"] if (out / SETTINGS_FILE).is_file() else []
+        again = ["--resume"] if is_begun(out) else []
         self.run([sys.executable, *command, *again])
 
     def _figure(self, measured: Mapping[str, Any]) -> float:

@@ -120,8 +120,10 @@ class PromptedChunkExtractor:
     async def extract(self, chunk: Passage) -> Extracted:
         """Return one call."""
         text = passage_text(chunk.title, chunk.text)
-        own = f"{TOPIC_TRIPLETS_INSTRUCTION}\n\n{topic_triplets_prompt(text)}".strip()
-        content = paper_topic_triplets(text) if self.prompts == "paper" else own
+        if self.prompts == "paper":
+            content = paper_topic_triplets(text)
+        else:
+            content = f"{TOPIC_TRIPLETS_INSTRUCTION}\n\n{topic_triplets_prompt(text)}".strip()
         request = Request(
             messages=({"role": "user", "content": content},),
             sampling=self.sampling,
