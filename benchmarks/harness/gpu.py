@@ -210,15 +210,3 @@ def published_tflops(name: str) -> float | None:
 def utilisation(flops: float, seconds: float, tflops: float) -> float:
     """Return the share of a peak that so many operations in so many seconds are."""
     return flops / (seconds * tflops * 1e12)
-
-
-def largest_batch(estimate: Mapping[str, Any], device_bytes: int) -> int:
-    """Return the largest micro-batch that fits by an estimate; 0: none does.
-
-    Activations are taken as a constant and a share for each sample, from two of their sizes.
-    """
-    size, whole = estimate["batch_size"], estimate["activations"]
-    one = estimate["activations_of_one"]
-    each = (whole - one) / (size - 1) if size > 1 else one
-    room = device_bytes - estimate["state"] - estimate["reserve"] - (one - each)
-    return max(0, int(room // each))

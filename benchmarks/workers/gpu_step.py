@@ -15,7 +15,6 @@ from benchmarks.harness.gpu import (
     MEMORY,
     GpuSettings,
     Outcomes,
-    largest_batch,
     utilisation,
 )
 from benchmarks.harness.processes import peak_bytes
@@ -25,7 +24,7 @@ from models.parts.graph import GraphBatch
 from models.parts.loss import IGNORE_INDEX
 from training import train_ras, train_tri_rag
 from training.fit.estimate import OPEN_KEYS, RESERVE_BYTES
-from training.fit.memory import Launch, count_parameters, state_memory
+from training.fit.memory import Launch, count_parameters, largest_batch, state_memory
 from training.fit.sketch import (
     ARCHITECTURES,
     Lengths,
@@ -168,7 +167,9 @@ def step(folder: Path, settings: GpuSettings, name: str) -> dict[str, Any]:
             "estimate": expected,
         }
         if expected and facts["device_bytes"]:
-            fits = largest_batch(expected, facts["device_bytes"])
+            room = facts["device_bytes"] - expected["state"] - expected["reserve"]
+            sizes = [expected[name] for name in ("batch_size", "activations", "activations_of_one")]
+            fits = largest_batch(room, *sizes)
             found |= {"batch_size": expected["batch_size"], "estimated_to_fit": fits}
         return {**found, **device_peak(settings.device)}
     return {**facts, **measured, **beside(measured, expected, facts), "estimate": expected}

@@ -21,7 +21,6 @@ from benchmarks.harness.gpu import (
     Outcomes,
     Part,
     chosen_parts,
-    largest_batch,
     published_tflops,
     utilisation,
 )
@@ -86,16 +85,6 @@ def test_mfu_is_what_it_is_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     told = gpu_step.beside({"median_step_seconds": 4.0, "peak_device_bytes": 20}, expected, facts)
     assert told["mfu"] == 0.25 and told["memory_over_estimate"] == 0.5
     assert told["hfu"] > told["mfu"]
-
-
-def test_the_largest_batch_by_the_estimate() -> None:
-    # A constant of 10, and 20 for each sample.
-    estimate = {
-        "batch_size": 4, "activations": 90, "activations_of_one": 30, "state": 100, "reserve": 50
-    }  # fmt: skip
-    assert largest_batch(estimate, 240) == 4 and largest_batch(estimate, 239) == 3
-    assert largest_batch(estimate, 179) == 0 and largest_batch(estimate, 10) == 0
-    assert largest_batch({**estimate, "batch_size": 1, "activations": 30}, 210) == 2
 
 
 def test_parts_come_with_what_they_need_and_behind_it() -> None:

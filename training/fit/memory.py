@@ -117,6 +117,19 @@ def state_memory(parameters: Parameters, launch: Launch, processes: int) -> Stat
     return StateMemory(_share(total, processes), gradients, optimizer, live + bucket)
 
 
+def largest_batch(room: float, batch_size: int, activations: int, activations_of_one: int) -> int:
+    """Return the largest micro-batch whose activations fit into so many bytes; 0: none does.
+
+    Activations are taken as a constant and a share for each sample, from those of `batch_size`
+    samples and of one.
+    """
+    if batch_size > 1:
+        each = (activations - activations_of_one) / (batch_size - 1)
+    else:
+        each = activations_of_one
+    return max(0, int((room - (activations_of_one - each)) // each))
+
+
 def _share(size: int, processes: int) -> int:
     return -(-size // processes)
 

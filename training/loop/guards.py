@@ -1,12 +1,15 @@
-"""A step is looked at before the optimizer takes it, by all processes together."""
+"""A step is looked at before the optimizer takes it, and what ends a training is named."""
 
 import math
+import re
 import signal
 import statistics
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -18,6 +21,8 @@ from training.recipe.samples import FILLING_ID
 
 # Steps that a usual loss is the median of, and how many of them it takes at least.
 WINDOW, AT_LEAST = 50, 10
+# PyTorch has a type of its own for a GPU's memory alone.
+MEMORY_MESSAGES = ("not enough memory", "can't allocate memory")
 
 
 class NonFiniteLossError(UserError, RuntimeError):
@@ -53,6 +58,46 @@ class DataWorkerError(UserError, RuntimeError):
             f"a process that collates batches died: {problem}. Give the job more memory or lower "
             "train.num_workers; train.resume=last goes on from the last checkpoint"
         )
+
+
+class BatchMemoryError(UserError, RuntimeError):
+    """A micro-batch found no memory; the optimizer has not stepped on it."""
+
+    def __init__(self, when: str, batch: Mapping[str, Any], cause: BaseException) -> None:
+        samples, tokens = batch["input_ids"].shape
+        asked = re.search(r"tried to allocate ([\d.]+ \w+)", str(cause), re.IGNORECASE)
+        what = f", where {asked[1]} were asked for" if asked else ""
+        super().__init__(
+            f"out of memory {when}, in a micro-batch of {samples} samples with up to {tokens:,} "
+            f"input tokens{what}"
+        )
+
+
+@contextmanager
+def memory_error_named(when: str, batch: Mapping[str, Any]) -> Iterator[None]:
+    """Name the batch that finds no memory in this block.
+
+    Args:
+        when: the step, in words.
+        batch: what the module is given.
+
+    Raises:
+        BatchMemoryError: there was none.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise BatchMemoryError(when, batch, error) from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that there was no memory, on any device."""
+    said = str(error)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError | BatchMemoryError) or (
+        isinstance(error, RuntimeError) and any(words in said for words in MEMORY_MESSAGES)
+    )
 
 
 def data_worker_died(cause: BaseException) -> DataWorkerError:

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from models.parts.objective import OutcomeLoss
-from training.loop.guards import StepGuard, data_worker_died
+from training.loop.guards import StepGuard, data_worker_died, memory_error_named
 from training.loop.outcomes import course_of, has_lost, items_of
 from training.loop.preemption import WorkerSignals
 from training.loop.sampler import LengthGroupedSampler
@@ -181,8 +181,13 @@ class ComponentTrainer(Trainer):
     def training_step(
         self, model: nn.Module, inputs: Batch, num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """One forward and backward; the loss is kept on the device until the step's check."""
-        loss = super().training_step(model, inputs, num_items_in_batch)
+        """One forward and backward; the loss is kept on the device until the step's check.
+
+        Raises:
+            BatchMemoryError: there was no memory for it.
+        """
+        with memory_error_named(f"at step {self.state.global_step + 1}", inputs):
+            loss = super().training_step(model, inputs, num_items_in_batch)
         self._step_losses.append(loss)
         return loss
 

@@ -17,6 +17,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from common.tables import print_table
+from training.loop.guards import memory_error_named
 from training.recipe.samples import SampleSet, TrainingSample
 
 ADAM_BYTES = 8
@@ -58,6 +59,9 @@ def estimate_cost(
         module: on `device`, ready to train.
         total_tokens: tokens that this process will work through in the whole training.
         autocast: run in bfloat16 autocast, as the training will.
+
+    Raises:
+        BatchMemoryError: there is no memory for the longest batch.
     """
     by_length = sorted(samples, key=lambda sample: sample.length)
     longest = by_length[-batch_size:]
@@ -66,7 +70,9 @@ def estimate_cost(
     context = torch.autocast(device.type, torch.bfloat16, enabled=autocast)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        _step(module, collate(longest), device, context)
+        batch = collate(longest)
+        with memory_error_named("before the first step", batch):
+            _step(module, batch, device, context)
         memory = _peak_memory(device)
         seconds = _step(module, collate(ordinary), device, context)
     tokens = sum(sample.length for sample in ordinary)

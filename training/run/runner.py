@@ -24,7 +24,7 @@ from models.parts.adapters import trainable_bytes
 from models.processors.passages import InputLimitError
 from training.fit.estimate import estimate
 from training.loop.callbacks import EarlyStopping, History, Progress, TensorBoard
-from training.loop.guards import data_worker_died
+from training.loop.guards import data_worker_died, is_out_of_memory
 from training.loop.preemption import (
     STOPPED,
     StopOnSignal,
@@ -40,6 +40,7 @@ from training.recipe.recipe import Recipe, SettingsT
 from training.recipe.samples import SourceT
 from training.recipe.settings import Dtype, load_config
 from training.run.arguments import check_launch, training_arguments
+from training.run.out_of_memory import memory_error
 from training.run.prepare import Prepared, prepare
 from training.run.report import (
     estimate_cost,
@@ -104,7 +105,9 @@ def _claim_and_train(
             if args.should_save and settings.train.slurm_requeue and stop.is_to_requeue:
                 requeue()
             raise
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
+            if is_out_of_memory(error):
+                raise memory_error(error, recipe, prepared, args.world_size) from error
             # It comes up wherever the main process happens to be.
             if isinstance(error, UserError) or "DataLoader worker" not in str(error):
                 raise
@@ -119,6 +122,7 @@ def run_training(prepared: Prepared, args: Any, stop: StopRequest | None = None)
 
     Raises:
         NonFiniteLossError: names the samples; the optimizer has not stepped on them.
+        BatchMemoryError: a micro-batch found no memory.
         CheckpointWriteError: a full disk; earlier checkpoints are whole.
         LaunchError: not the processes that were asked for.
         StoppedBySignal: the checkpoint is written, or nothing was new.
