@@ -40,8 +40,12 @@ class Kernel:
 
 def kernels(seed: int) -> dict[str, Kernel]:
     """Return what is ours below a component, by name."""
-    torch.manual_seed(seed)
-    return {**dict(_products()), **dict(_losses()), **dict(_attentions()), **dict(_graphs())}
+    found: dict[str, Kernel] = {}
+    for family in (_products, _losses, _attentions, _graphs):
+        # Each anew, so that the sizes of one are not in the numbers of another.
+        torch.manual_seed(seed)
+        found.update(family())
+    return found
 
 
 def _products() -> Iterator[tuple[str, Kernel]]:

@@ -12,7 +12,7 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
-ROWS = 256
+ROWS = 128
 IGNORE_INDEX = -100
 
 
