@@ -24,7 +24,10 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 @dataclass
 class Bill:
-    """The cost of an answer; `seconds` is wall-clock by stage, waiting for the engine included."""
+    """The cost of an answer; `seconds` is wall-clock by stage, waiting for the engine included.
+
+    Stages that ran beside each other are counted whole, each.
+    """
 
     llm_calls: int = 0
     input_tokens: int = 0
@@ -42,6 +45,14 @@ class Bill:
             self.llm_calls += 1
             self.input_tokens += completion.input_tokens
             self.output_tokens += completion.output_tokens
+
+    def include(self, other: "Bill") -> None:
+        """Add another bill's calls, tokens and seconds."""
+        self.llm_calls += other.llm_calls
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        for name, seconds in other.seconds.items():
+            self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -198,6 +198,13 @@ class ReadingOptions(LoopOptions):
     stop_at_repeat: Annotated[
         bool, Option("ras: end at a subquery that was asked before (the paper's loop asks again)")
     ] = True
+    speculate_answer: Annotated[
+        bool,
+        Option(
+            "ras: ask for the answer beside each plan, so that it is there once the planner has "
+            "enough; answers that were too early are paid for and dropped"
+        ),
+    ] = False
     decline: Annotated[
         bool,
         Option(

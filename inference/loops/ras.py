@@ -1,5 +1,6 @@
 """RAS: plan, retrieve, structure, repeat, answer (RAS §3, Fig. 1); over given passages: §4.1."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,7 +15,7 @@ from inference.retrieval.passages import Passage, Retriever
 from models.facts.grounding import Grounding, split_sentences
 from models.facts.triple_selection import select_triples
 from models.formats.passages import context_passages
-from models.formats.planning import History, HistoryStep, PlanAction
+from models.formats.planning import History, HistoryStep, Plan, PlanAction
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
@@ -27,8 +28,8 @@ class RasSettings:
     round keeps, chosen by `select_triples`; 0 keeps g_i whole (eq. 4). planning: False retrieves
     once with the question and answers, the ablation without a planner. first_subquery: "question"
     asks the main question first (eq. 1), "planned" what the first plan asks, which may be a step of
-    it. stop_at_repeat: end at a subquery that was asked before. decline: answer nothing where no
-    round found a fact.
+    it. stop_at_repeat: end at a subquery that was asked before. speculate_answer: ask for the
+    answer beside each plan after a retrieval. decline: answer nothing where no round found a fact.
     """
 
     top_k: int = ReadingOptions.top_k
@@ -37,6 +38,7 @@ class RasSettings:
     planning: bool = True
     first_subquery: FirstSubquery = ReadingOptions.first_subquery
     stop_at_repeat: bool = True
+    speculate_answer: bool = False
     decline: bool = False
 
 
@@ -72,16 +74,23 @@ class RasLoop:
         """
         trace = trace or Trace(record.question)
         subquery = await self._first_subquery(trace)
+        early: Trace | None = None
         while subquery:
             trace.steps.append(await self._retrieve(subquery, trace))
-            subquery = await self._next_subquery(trace)
+            subquery, early = await self._next_subquery(trace)
         note_cut(trace)
-        if self.settings.decline and trace.steps and not trace.graph:
+        if self._declines(trace):
             trace.notes.append("declined: no passage that was found tells what was asked")
-            return trace
-        history = replace(as_history(trace), no_retrieval=not trace.steps)
-        trace.answer = await self.reader.answer(history, trace)
+        elif early is not None:
+            trace.notes += early.notes
+            trace.answer = early.answer
+        else:
+            history = replace(as_history(trace), no_retrieval=not trace.steps)
+            trace.answer = await self.reader.answer(history, trace)
         return trace
+
+    def _declines(self, trace: Trace) -> bool:
+        return self.settings.decline and bool(trace.steps) and not trace.graph
 
     async def _first_subquery(self, trace: Trace) -> str:
         if self.settings.planning:
@@ -92,18 +101,33 @@ class RasLoop:
                 return plan.subquery or trace.question
         return trace.question
 
-    async def _next_subquery(self, trace: Trace) -> str:
+    async def _next_subquery(self, trace: Trace) -> tuple[str, Trace | None]:
+        """Return what is asked next, empty at the end, and what was answered beside the plan."""
         if not self.settings.planning:
-            return ""
+            return "", None
         if len(trace.steps) >= self.settings.max_rounds:
             trace.notes.append(f"stopped after {len(trace.steps)} rounds")
-            return ""
-        plan = await self.reader.plan(as_history(trace), trace)
+            return "", None
+        plan, early = await self._plan(trace)
         subquery = plan.subquery if plan is not None else ""
         if self.settings.stop_at_repeat and trace.has_asked(subquery):
             trace.notes.append(f"stopped at a repeated subquery: {subquery!r}")
-            return ""
-        return subquery
+            return "", early
+        return subquery, early
+
+    async def _plan(self, trace: Trace) -> tuple[Plan | None, Trace | None]:
+        """Return the plan and, where it is asked for beside it, a trace of the answer alone."""
+        history = as_history(trace)
+        # Nobody hears of an answer that may be dropped.
+        is_followed = trace.evidence_only or trace.listener is not None
+        if not self.settings.speculate_answer or is_followed or self._declines(trace):
+            return await self.reader.plan(history, trace), None
+        early = Trace(trace.question)
+        plan, early.answer = await asyncio.gather(
+            self.reader.plan(history, trace), self.reader.answer(history, early)
+        )
+        trace.bill.include(early.bill)
+        return plan, early
 
     async def _retrieve(self, subquery: str, trace: Trace) -> TraceStep:
         """Passages for a subquery (eq. 3) and their triples (eq. 4)."""
@@ -210,6 +234,7 @@ def open_ras(parts: LoopParts[ReadingOptions]) -> RasLoop:
         planning=options.loop == "ras",
         first_subquery=options.first_subquery,
         stop_at_repeat=options.stop_at_repeat,
+        speculate_answer=options.speculate_answer,
         decline=options.decline,
     )
     return RasLoop(parts.reader, parts.retriever(), parts.extractor, settings)

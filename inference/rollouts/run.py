@@ -210,6 +210,11 @@ def check(rollout: Rollout) -> None:
             "an API endpoint gives texts without token ids, so that there is nothing to learn "
             "from: use --engine transformers, vllm or ray"
         )
+    if getattr(rollout.options, "speculate_answer", False):
+        raise RolloutError(
+            "answers that are asked for beside a plan and dropped are no steps of a trajectory: "
+            "leave out --speculate-answer"
+        )
     temperature = rollout.temperature
     if not 0 <= temperature < math.inf:
         raise RolloutError(f"temperature {temperature}: give a number of 0 or more")

@@ -1,18 +1,22 @@
 """The loops' control flow, with a model that says what the test wants."""
 
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
-from inference.engines.contract import EngineError, Request
+from inference.engines.contract import Completion, EngineError, Request
 from inference.indexes.extraction import TripleCache, TripleExtractor, held_to
 from inference.indexes.focused import FocusedExtractor
 from inference.loops.baselines import NoRetrievalLoop, SingleShotLoop
 from inference.loops.model import GraphReader, ReaderInput
 from inference.loops.ras import RasLoop, RasSettings, StaticRasLoop, cite
+from inference.loops.trace import Trace
 from inference.retrieval.passages import Passage
 from inference.runs.evaluation import run_questions
 from inference.runs.scores import scored_trace, summarise
@@ -189,6 +193,64 @@ def test_each_fact_is_cited_from_the_passage_that_gave_it() -> None:
         None,
         ("1", FILM.text),
     ]
+
+
+def ends_at_once(request: Request) -> str:
+    return "[SUFFICIENT]" if "planner" in (request.prompt or "") else "Nothing\n"
+
+
+def repeats(request: Request) -> str:
+    return f"[SUBQ] {QUESTION.question}" if "planner" in (request.prompt or "") else "Lima"
+
+
+@pytest.mark.parametrize("decline", [False, True])
+@pytest.mark.parametrize("max_rounds", [1, 3])
+@pytest.mark.parametrize("model", [good_model, ends_at_once, repeats])
+async def test_an_answer_asked_for_beside_the_plan_is_the_one_asked_for_after_it(
+    model: Callable[[Request], str], max_rounds: int, decline: bool
+) -> None:
+    def told(trace: Trace) -> dict[str, Any]:
+        return {name: value for name, value in trace.to_json().items() if name != "bill"}
+
+    settings = {"max_rounds": max_rounds, "decline": decline}
+    after, beside = ScriptedEngine(model), ScriptedEngine(model)
+    plain = await make_loop(after, **settings).answer(QUESTION)
+    early = await make_loop(beside, speculate_answer=True, **settings).answer(QUESTION)
+    assert told(early) == told(plain)
+    # Every answer is paid for, those that were dropped too.
+    assert early.bill.llm_calls == len(beside.requests) >= len(after.requests)
+    assert {request.prompt for request in after.requests} <= {r.prompt for r in beside.requests}
+
+
+async def test_plan_and_answer_are_under_way_together() -> None:
+    class Slow(ScriptedEngine):
+        running = most = 0
+
+        async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(0)
+            self.running -= 1
+            return await super().generate(requests)
+
+    engine = Slow(good_model)
+    await make_loop(engine).answer(QUESTION)
+    assert engine.most == 1
+    await make_loop(engine, speculate_answer=True).answer(QUESTION)
+    assert engine.most == 2
+
+
+async def test_an_answer_that_somebody_follows_is_asked_for_once() -> None:
+    class Listener:
+        def begins(self, stage: str) -> None: ...
+
+        def writes(self, text: str) -> None: ...
+
+    for trace in (Trace("q", listener=Listener()), Trace("q", evidence_only=True)):
+        engine = ScriptedEngine(good_model)
+        await make_loop(engine, speculate_answer=True).answer(QUESTION, trace)
+        answers = [r for r in engine.requests if "answerer" in (r.prompt or "")]
+        assert len(answers) == (not trace.evidence_only)
 
 
 async def test_stops_after_max_rounds() -> None:

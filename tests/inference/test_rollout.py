@@ -307,3 +307,6 @@ def test_what_is_checked_before_any_work(material: Path) -> None:
     )
     with pytest.raises(RolloutError, match="--baseline"):
         check(task)
+    early = replace(task, options=ReadingOptions(speculate_answer=True), weights=RewardWeights())
+    with pytest.raises(RolloutError, match="leave out --speculate-answer"):
+        check(early)
