@@ -30,7 +30,7 @@ class Curve:
         prepare: opens what all sizes share and returns what does the work of one size, and
             returns its seconds.
         most: the largest size; None: until a point takes too long.
-        sizes: all of them, where they cannot double.
+        sizes: all of them, where they cannot double, or each is needed whatever it takes.
     """
 
     unit: str
@@ -44,7 +44,7 @@ class Curve:
 def measure(
     curve: Curve, backbone: str, point_seconds: float, most_points: int, repeats: int
 ) -> list[Point]:
-    """Return the points of a curve, sizes doubled until one takes `point_seconds`.
+    """Return the points of a curve, sizes doubled until one takes `point_seconds`, or the named.
 
     backbone: of the curves that need one. repeats: runs of a size, of which the least counts.
     """
@@ -55,7 +55,7 @@ def measure(
         if curve.most is not None and size > curve.most:
             break
         points.append(Point(size, min(run(size) for _ in range(repeats))))
-        if points[-1].seconds > point_seconds:
+        if not curve.sizes and points[-1].seconds > point_seconds:
             break
     return points
 

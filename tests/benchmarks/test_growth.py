@@ -46,7 +46,7 @@ def test_no_size_is_above_the_most_and_named_sizes_stand() -> None:
     capped = Curve("things", 1, 1, lambda backbone: float, most=4)
     assert [p.size for p in measure(capped, "", 99.0, 9, 1)] == [1, 2, 4]
     named = Curve("things", 1, 1, lambda backbone: float, sizes=(1, 2, 3))
-    assert [p.size for p in measure(named, "", 99.0, 9, 1)] == [1, 2, 3]
+    assert [p.size for p in measure(named, "", 0.5, 9, 1)] == [1, 2, 3]
 
 
 def test_work_that_grows_too_fast_is_found() -> None:
