@@ -32,9 +32,13 @@ RECIPE = ROOT / "configs/improve/ras_smollm2.yaml"
 class Commands:
     """Stands for the commands: writes what each would, or fails once where it is told to."""
 
-    def __init__(self, figures: Sequence[float], fails_at: int = -1) -> None:
+    def __init__(
+        self, figures: Sequence[float], fails_at: int = -1, mixed_groups: Sequence[int] = ()
+    ) -> None:
+        """mixed_groups: of each rollout; where there are no more of them, 1."""
         self.figures = list(figures)
         self.fails_at = fails_at
+        self.mixed_groups = list(mixed_groups)
         self.asked: list[list[str]] = []
 
     def __call__(self, command: Sequence[str]) -> None:
@@ -55,6 +59,8 @@ class Commands:
         results: dict[str, Any] = {"reward": 0.5, "reward_parts": {"searches": 2.0}, "f1": 0.3}
         if EVALUATE in words:
             results = {"f1": self.figures.pop(0)}
+        else:
+            results["mixed_groups"] = self.mixed_groups.pop(0) if self.mixed_groups else 1
         (out / "results.json").write_text(json.dumps(results))
 
 
@@ -106,6 +112,25 @@ def test_the_better_component_is_kept_and_the_next_round_starts_from_it(
     assert (tmp_path / "out/best").resolve() == Path(second)
     assert improvement.rounds[1].learning["kl"] == 0.01
     assert improvement.rounds[1].rollout["reward_parts"] == {"searches": 2.0}
+
+
+def test_a_round_whose_trajectories_are_all_worth_the_same_is_passed_over(
+    settings: ImproveSettings, tmp_path: Path
+) -> None:
+    commands = Commands([0.5, 0.6, 0.7], mixed_groups=[2, 0, 1])
+    improvement = Improvement(settings, commands)
+    improvement.go_on()
+    assert [done.kept for done in improvement.rounds] == [True, True, False, True]
+    first, passed, last = improvement.rounds[1:]
+    assert passed.component == first.component and passed.measured == first.measured
+    assert passed.rollout["mixed_groups"] == 0 and passed.learning == {}
+    trainings = [words for words in commands.asked if TRAIN in words]
+    assert [_value(words, "model.start_from") for words in trainings] == ["START", first.component]
+    assert improvement.best == last
+    # Gone on from its records, nothing is asked again.
+    again = Commands([])
+    Improvement(settings, again).go_on()
+    assert not again.asked
 
 
 def test_tokens_of_rounds_compare(settings: ImproveSettings, tmp_path: Path) -> None:

@@ -136,6 +136,9 @@ class Improvement:
     def _do(self, number: int) -> None:
         folder, start = self._round(number), self.best.folders
         drawn = self._rolled_out(folder, start, number)
+        if drawn["mixed_groups"] == 0:
+            self._pass_over(number, drawn)
+            return
         learnt = [
             self._trained(folder, learner, own)
             for learner, own in zip(self.learners, start, strict=True)
@@ -148,6 +151,21 @@ class Improvement:
             Round(
                 number, components[0], kept, figure, drawn, learnt[0], measured,
                 beside=_second(components, ""), learning_beside=_second(learnt, {}),
+            )
+        )  # fmt: skip
+
+    def _pass_over(self, number: int, drawn: dict[str, Any]) -> None:
+        """Note a round whose trajectories tell nothing apart; the next one draws others."""
+        logger.warning(
+            "round %d: the trajectories of every question are worth the same, so that there is "
+            "nothing to learn from; the next round draws others",
+            number,
+        )
+        best = self.best
+        self._finish(
+            Round(
+                number, best.component, False, best.figure, drawn, {}, best.measured,
+                beside=best.beside,
             )
         )  # fmt: skip
 
