@@ -4,9 +4,10 @@
 
 In a small world a planner writes two kinds of subquery as often, of which one finds the passage;
 training/improve.py goes its rounds, each of which shows in what share of its drawn trajectories the
-passage is found. Then the planner may end without a search as well, few answers are
-right whatever it does, and searching costs: a reward without penalties for refusing, and one with
-them. The last line of the output is one JSON object.
+right kind is chosen, and the passage found, for which the thing's name must be copied too. Then the
+planner may end without a search as well, few answers are right whatever it does, and searching
+costs: a reward without penalties, and one with them. The last line of the output is one JSON
+object.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import json
 import tempfile
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.harness.choice_world import (
@@ -22,15 +24,19 @@ from benchmarks.harness.choice_world import (
     RIGHT,
     WRONG,
     ChoiceWorld,
+    is_right,
     write_components,
     write_world,
 )
 from benchmarks.harness.processes import benchmark_parser
 from benchmarks.harness.run_folder import claim
 from common.tables import emit_json, print_table
+from inference.engines.contract import RAS_ADAPTER
 from inference.opening.arguments import command, positive_int
+from models.formats.records import read_records
+from models.formats.trajectories import Trajectory
 from training.recipe.settings import load_config
-from training.rounds.run import Improvement, Round
+from training.rounds.run import DRAWN_FILE, Improvement, Round
 from training.rounds.settings import ImproveSettings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,6 +48,10 @@ REWARDS = {
     GUARDED: ["searches=0.1", "malformed=0.2", "repeated=0.2", "empty=0.2", "refused=0.5"],
 }
 KNOWN = 0.1
+# Shares of drawn trajectories, by the parts of the reward that tell them.
+PARTS = {
+    "found": "recall", "searches": "searches", "malformed": "malformed", "refused": "refused"
+}  # fmt: skip
 # What every round of a kept folder has in common; seeds, objectives, rewards and rounds may grow.
 COMMON = ("things", "group", "learning_rate", "epochs", "pretrain_steps")
 
@@ -86,21 +96,39 @@ def settings_for(
     return load_config(ImproveSettings, RECIPE, given)
 
 
-def course(rounds: list[Round]) -> list[dict[str, Any]]:
-    """Return of each round what was found, right and searched, greedily and as it was drawn."""
+def course(improvement: Improvement) -> list[dict[str, Any]]:
+    """Return of each round what was chosen, found, right and searched, greedily and as drawn."""
     return [
         {
             "f1": done.measured["f1"],
             "f1_drawn": done.rollout.get("f1"),
-            "found_drawn": done.rollout.get("reward_parts", {}).get("recall"),
-            "searches_drawn": done.rollout.get("reward_parts", {}).get("searches"),
-            "refused_drawn": done.rollout.get("reward_parts", {}).get("refused"),
+            "chosen_drawn": share_of_right(improvement.folder_of(done.number) / DRAWN_FILE),
+            **{f"{name}_drawn": _part(done, part) for name, part in PARTS.items()},
             "reward_drawn": done.rollout.get("reward"),
             "kl": done.learning.get("kl"),
             "entropy": done.learning.get("entropy"),
         }
-        for done in rounds
+        for done in improvement.rounds
     ]
+
+
+def _part(done: Round, name: str) -> float | None:
+    share: float | None = done.rollout.get("reward_parts", {}).get(name)
+    return share
+
+
+def share_of_right(drawn: Path) -> float | None:
+    """Return the share of drawn trajectories whose first plan is of the right kind.
+
+    None for the measurement of the start, which draws nothing.
+    """
+    if not drawn.is_file():
+        return None
+    first = (
+        next(call.text for call in made.sampled_calls if call.component == RAS_ADAPTER)
+        for made in read_records(drawn, Trajectory)
+    )
+    return fmean(is_right(plan) for plan in first)
 
 
 def improved(
@@ -115,7 +143,7 @@ def improved(
     settings = settings_for(folder, folder / name, objective, seed, weights, options)
     improvement = Improvement(settings)
     improvement.go_on()
-    return course(improvement.rounds)
+    return course(improvement)
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -166,17 +194,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         found = measure(options, options.dir or Path(temporary))
     rows = [
-        [f"{objective}, seed {seed}", *(each["found_drawn"] for each in rounds[1:])]
+        [f"{objective}, seed {seed}: {what}", *(each[f"{what}_drawn"] for each in rounds[1:])]
         for objective, seeds in found["choice"].items()
         for seed, rounds in seeds.items()
+        for what in ("chosen", "found")
     ]
     # What a round draws is what the component of the round before does.
     numbers = [f"after {number}" for number in range(options.rounds)]
-    print_table("Share of passages found, as drawn", ["objective", *numbers], rows)
+    print_table("Right kinds chosen and passages found", ["objective", *numbers], rows)
     rows = [
-        [f"{name}: {what}", *(each[key] for each in rounds[1:])]
+        [f"{name}: {what}", *(each[f"{what}_drawn"] for each in rounds[1:])]
         for name, rounds in found["rewards"].items()
-        for what, key in (("found", "found_drawn"), ("searches", "searches_drawn"))
+        for what in PARTS
     ]
     if rows:
         print_table("Where few answers are right", ["reward", *numbers], rows)

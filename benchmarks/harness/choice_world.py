@@ -137,6 +137,12 @@ def plan_of(thing: str, kind: str) -> Plan:
     return Plan(PlanAction.SUFFICIENT)
 
 
+def is_right(plan: str) -> bool:
+    """Return whether a drawn plan is of the right kind, however well it copies the thing's name."""
+    beginning, _, _ = format_plan(plan_of("*", RIGHT)).partition("*")
+    return plan.strip().startswith(beginning.strip())
+
+
 def write_world(folder: Path, world: ChoiceWorld, known: float = 1.0) -> None:
     """Write the world's questions and corpus."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from benchmarks.harness.choice_world import (
     NONE,
     RIGHT,
     WRONG,
+    YEAR_QUESTION,
     ChoiceWorld,
     ChoiceWorldError,
     plan_of,
@@ -25,11 +26,12 @@ from benchmarks.outcomes import COMMON, GUARDED, PLAIN, REWARDS, course, measure
 from inference.retrieval.corpus import open_corpus
 from inference.retrieval.open_retriever import build_retriever
 from models.files.backbone import SMOLLM2, load_tokenizer
-from models.formats.records import QuestionRecord, read_records
+from models.formats.records import QuestionRecord, read_records, write_records
+from models.formats.trajectories import ModelCall, Trajectory
 from models.parts.loss import IGNORE_INDEX
 from tests.tiny import tiny_llama
 from training.recipe.samples import TrainingSample
-from training.rounds.run import Round
+from training.rounds.run import DRAWN_FILE, Round
 
 THINGS = 40
 
@@ -108,16 +110,36 @@ def test_a_folder_of_other_settings_is_refused_before_a_world_is_drawn(tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
 
 
-def test_a_course_has_a_row_a_round() -> None:
-    drawn = {"f1": 0.5, "reward": 0.4, "reward_parts": {"recall": 0.5, "searches": 1.0}}
-    rounds = [
-        Round(0, "start", True, 0.4, {}, {}, {"f1": 0.4}),
-        Round(1, "one", True, 0.6, drawn, {"kl": 0.1}, {"f1": 0.6}),
-    ]
-    first, second = course(rounds)
-    assert (first["f1"], first["found_drawn"]) == (0.4, None)
-    assert (second["f1"], second["found_drawn"], second["searches_drawn"]) == (0.6, 0.5, 1.0)
-    assert (second["kl"], second["refused_drawn"]) == (0.1, None)
+def trajectory(number: int, *plans: str) -> Trajectory:
+    calls = [
+        ModelCall(
+            "ras", "v", "sampled", plan, input_ids=[4], token_ids=[3], logprobs=[-0.1],
+            logprobs_of="sampled", temperature=1.0,
+        )
+        for plan in plans
+    ]  # fmt: skip
+    return Trajectory("q", "", number, "Who made Fire?", 1, 1.0, calls, [], "x")
+
+
+def test_a_course_has_a_row_a_round_with_the_share_of_right_kinds(tmp_path: Path) -> None:
+    drawn = {"f1": 0.5, "reward": 0.4, "reward_parts": {"recall": 0.5, "malformed": 1.0}}
+    improvement = argparse.Namespace(
+        rounds=[
+            Round(0, "start", True, 0.4, {}, {}, {"f1": 0.4}),
+            Round(1, "one", True, 0.6, drawn, {"kl": 0.1}, {"f1": 0.6}),
+        ],
+        folder_of=lambda number: tmp_path / str(number),
+    )
+    file = tmp_path / "1" / DRAWN_FILE
+    file.parent.mkdir(parents=True)
+    # What is written later, and how a name is copied, does not count.
+    firsts = ["[SUBQ] Who made Fire?", "[SUBQ] Who madeb", f"[SUBQ] {YEAR_QUESTION}", "[SUBQ] Wh"]
+    made = [trajectory(n, first, "[SUBQ] Who made") for n, first in enumerate(firsts)]
+    write_records(file, made)
+    first, second = course(improvement)  # type: ignore[arg-type]
+    assert (first["f1"], first["found_drawn"], first["chosen_drawn"]) == (0.4, None, None)
+    assert (second["f1"], second["found_drawn"], second["malformed_drawn"]) == (0.6, 0.5, 1.0)
+    assert (second["kl"], second["refused_drawn"], second["chosen_drawn"]) == (0.1, None, 0.5)
 
 
 @pytest.mark.exhaustive

@@ -30,6 +30,8 @@ from training.run.run_folder import read_history
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS_FILE, SETTINGS_FILE, BEST = "rounds.jsonl", "settings.json", "best"
+# In a round's folder.
+DRAWN_FILE = "rollout/trajectories.jsonl"
 MEASURE_CACHE = "measured_triples.sqlite"
 # Of a training's log, at its end.
 LEARNT = ("entropy", "kl", "clip_share", "rewarded_gain")
@@ -169,8 +171,12 @@ class Improvement:
             )
         )  # fmt: skip
 
+    def folder_of(self, number: int) -> Path:
+        """Return the folder of a round."""
+        return self.folder / f"round-{number:02d}"
+
     def _round(self, number: int) -> Path:
-        folder = self.folder / f"round-{number:02d}"
+        folder = self.folder_of(number)
         folder.mkdir(exist_ok=True)
         return folder
 
@@ -212,7 +218,7 @@ class Improvement:
             self.run(
                 [
                     *launcher, str(ROOT / "training" / learner.script), "--config", learner.recipe,
-                    f"output_dir={out}", f"data.train={folder / 'rollout/trajectories.jsonl'}",
+                    f"output_dir={out}", f"data.train={folder / DRAWN_FILE}",
                     f"model.start_from={start}", "train.resume=auto", *learner.values,
                 ]
             )  # fmt: skip
