@@ -4,7 +4,7 @@
 
 In a small world a planner writes two kinds of subquery as often, of which one finds the passage;
 training/improve.py goes its rounds, each of which shows in what share of its drawn trajectories the
-right kind is chosen, and the passage found, for which the thing's name must be copied too. Then the
+other kind is asked, and the passage found, for which the thing's name must be copied too. Then the
 planner may end without a search as well, few answers are right whatever it does, and searching
 costs: a reward without penalties, and one with them. The last line of the output is one JSON
 object.
@@ -24,7 +24,7 @@ from benchmarks.harness.choice_world import (
     RIGHT,
     WRONG,
     ChoiceWorld,
-    is_right,
+    is_wrong,
     write_components,
     write_world,
 )
@@ -97,12 +97,12 @@ def settings_for(
 
 
 def course(improvement: Improvement) -> list[dict[str, Any]]:
-    """Return of each round what was chosen, found, right and searched, greedily and as drawn."""
+    """Return of each round what was asked for, found, right and searched, greedily and as drawn."""
     return [
         {
             "f1": done.measured["f1"],
             "f1_drawn": done.rollout.get("f1"),
-            "chosen_drawn": share_of_right(improvement.folder_of(done.number) / DRAWN_FILE),
+            "wrong_drawn": share_of_wrong(improvement.folder_of(done.number) / DRAWN_FILE),
             **{f"{name}_drawn": _part(done, part) for name, part in PARTS.items()},
             "reward_drawn": done.rollout.get("reward"),
             "kl": done.learning.get("kl"),
@@ -117,8 +117,8 @@ def _part(done: Round, name: str) -> float | None:
     return share
 
 
-def share_of_right(drawn: Path) -> float | None:
-    """Return the share of drawn trajectories whose first plan is of the right kind.
+def share_of_wrong(drawn: Path) -> float | None:
+    """Return the share of drawn trajectories whose first plan is of the kind that finds nothing.
 
     None for the measurement of the start, which draws nothing.
     """
@@ -128,7 +128,7 @@ def share_of_right(drawn: Path) -> float | None:
         next(call.text for call in made.sampled_calls if call.component == RAS_ADAPTER)
         for made in read_records(drawn, Trajectory)
     )
-    return fmean(is_right(plan) for plan in first)
+    return fmean(is_wrong(plan) for plan in first)
 
 
 def improved(
@@ -197,11 +197,11 @@ def main() -> None:
         [f"{objective}, seed {seed}: {what}", *(each[f"{what}_drawn"] for each in rounds[1:])]
         for objective, seeds in found["choice"].items()
         for seed, rounds in seeds.items()
-        for what in ("chosen", "found")
+        for what in ("wrong", "found")
     ]
     # What a round draws is what the component of the round before does.
     numbers = [f"after {number}" for number in range(options.rounds)]
-    print_table("Right kinds chosen and passages found", ["objective", *numbers], rows)
+    print_table("Subqueries of the wrong kind, and passages found", ["objective", *numbers], rows)
     rows = [
         [f"{name}: {what}", *(each[f"{what}_drawn"] for each in rounds[1:])]
         for name, rounds in found["rewards"].items()

@@ -137,10 +137,10 @@ def plan_of(thing: str, kind: str) -> Plan:
     return Plan(PlanAction.SUFFICIENT)
 
 
-def is_right(plan: str) -> bool:
-    """Return whether a drawn plan is of the right kind, however well it copies the thing's name."""
-    beginning, _, _ = format_plan(plan_of("*", RIGHT)).partition("*")
-    return plan.strip().startswith(beginning.strip())
+def is_wrong(plan: str) -> bool:
+    """Return whether a drawn plan begins as those of the kind do that finds nothing."""
+    beginning = " ".join(YEAR_QUESTION.split()[:2])
+    return plan.strip().startswith(format_plan(Plan(PlanAction.SUBQ, beginning)))
 
 
 def write_world(folder: Path, world: ChoiceWorld, known: float = 1.0) -> None:

@@ -121,7 +121,7 @@ def trajectory(number: int, *plans: str) -> Trajectory:
     return Trajectory("q", "", number, "Who made Fire?", 1, 1.0, calls, [], "x")
 
 
-def test_a_course_has_a_row_a_round_with_the_share_of_right_kinds(tmp_path: Path) -> None:
+def test_a_course_has_a_row_a_round_with_the_share_of_wrong_kinds(tmp_path: Path) -> None:
     drawn = {"f1": 0.5, "reward": 0.4, "reward_parts": {"recall": 0.5, "malformed": 1.0}}
     improvement = argparse.Namespace(
         rounds=[
@@ -132,14 +132,14 @@ def test_a_course_has_a_row_a_round_with_the_share_of_right_kinds(tmp_path: Path
     )
     file = tmp_path / "1" / DRAWN_FILE
     file.parent.mkdir(parents=True)
-    # What is written later, and how a name is copied, does not count.
-    firsts = ["[SUBQ] Who made Fire?", "[SUBQ] Who madeb", f"[SUBQ] {YEAR_QUESTION}", "[SUBQ] Wh"]
-    made = [trajectory(n, first, "[SUBQ] Who made") for n, first in enumerate(firsts)]
+    # What is written later does not count, and neither does how a question goes on.
+    firsts = ["[SUBQ] Who made Fire?", "[SUBQ] Which year w", f"[SUBQ] {YEAR_QUESTION}", "[SUBQ] Wh"]
+    made = [trajectory(n, first, f"[SUBQ] {YEAR_QUESTION}") for n, first in enumerate(firsts)]
     write_records(file, made)
     first, second = course(improvement)  # type: ignore[arg-type]
-    assert (first["f1"], first["found_drawn"], first["chosen_drawn"]) == (0.4, None, None)
+    assert (first["f1"], first["found_drawn"], first["wrong_drawn"]) == (0.4, None, None)
     assert (second["f1"], second["found_drawn"], second["malformed_drawn"]) == (0.6, 0.5, 1.0)
-    assert (second["kl"], second["refused_drawn"], second["chosen_drawn"]) == (0.1, None, 0.5)
+    assert (second["kl"], second["refused_drawn"], second["wrong_drawn"]) == (0.1, None, 0.5)
 
 
 @pytest.mark.exhaustive
