@@ -133,7 +133,7 @@ def test_a_course_has_a_row_a_round_with_the_share_of_wrong_kinds(tmp_path: Path
     file = tmp_path / "1" / DRAWN_FILE
     file.parent.mkdir(parents=True)
     # What is written later does not count, and neither does how a question goes on.
-    firsts = ["[SUBQ] Who made Fire?", "[SUBQ] Which year w", f"[SUBQ] {YEAR_QUESTION}", "[SUBQ] Wh"]
+    firsts = ["[SUBQ] Who made Fire?", "[SUBQ] Which year", f"[SUBQ] {YEAR_QUESTION}", "[SUBQ] Wh"]
     made = [trajectory(n, first, f"[SUBQ] {YEAR_QUESTION}") for n, first in enumerate(firsts)]
     write_records(file, made)
     first, second = course(improvement)  # type: ignore[arg-type]
