@@ -143,11 +143,15 @@ def extraction_by_concurrency(backbone: str) -> Callable[[int], float]:
 
 CURVES = {
     "training step, tokens of a sample": Curve("tokens", 1, 64, step_by_tokens, most=1024),
-    "training step, samples of a batch": Curve("samples", 1, 1, step_by_samples),
+    "training step, samples of a batch": Curve(
+        "samples", 1, 1, step_by_samples, sizes=(1, 2, 4, 8)
+    ),
     "graph encoder, triples of a graph": Curve("triples", 1, 16, graph_by_triples),
     "graph encoder, graphs of a sample": Curve("graphs", 1, 2, graph_by_graphs),
     "engine, requests": Curve("requests", 1, 8, extraction_by_passages, sizes=(8, 16, 32)),
-    "engine, words of a prompt": Curve("words", 1, 16, extraction_by_words, most=256),
+    "engine, words of a prompt": Curve(
+        "words", 1, 16, extraction_by_words, sizes=(16, 32, 64, 128, 256)
+    ),
     "engine, requests at once": Curve(
         "requests", 0, 1, extraction_by_concurrency, sizes=(1, 2, 4, 8, 16)
     ),
