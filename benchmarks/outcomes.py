@@ -36,7 +36,7 @@ from inference.opening.arguments import command, positive_int
 from models.formats.records import read_records
 from models.formats.trajectories import Trajectory
 from training.recipe.settings import load_config
-from training.rounds.run import DRAWN_FILE, Improvement, Round
+from training.rounds.run import DRAWN_FILE, Improvement
 from training.rounds.settings import ImproveSettings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,18 +103,16 @@ def course(improvement: Improvement) -> list[dict[str, Any]]:
             "f1": done.measured["f1"],
             "f1_drawn": done.rollout.get("f1"),
             "wrong_drawn": share_of_wrong(improvement.folder_of(done.number) / DRAWN_FILE),
-            **{f"{name}_drawn": _part(done, part) for name, part in PARTS.items()},
+            **{
+                f"{name}_drawn": done.rollout.get("reward_parts", {}).get(part)
+                for name, part in PARTS.items()
+            },
             "reward_drawn": done.rollout.get("reward"),
             "kl": done.learning.get("kl"),
             "entropy": done.learning.get("entropy"),
         }
         for done in improvement.rounds
     ]
-
-
-def _part(done: Round, name: str) -> float | None:
-    share: float | None = done.rollout.get("reward_parts", {}).get(name)
-    return share
 
 
 def share_of_wrong(drawn: Path) -> float | None:

@@ -46,14 +46,6 @@ class Bill:
             self.input_tokens += completion.input_tokens
             self.output_tokens += completion.output_tokens
 
-    def include(self, other: "Bill") -> None:
-        """Add another bill's calls, tokens and seconds."""
-        self.llm_calls += other.llm_calls
-        self.input_tokens += other.input_tokens
-        self.output_tokens += other.output_tokens
-        for name, seconds in other.seconds.items():
-            self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time a block under a stage's name."""

@@ -119,14 +119,13 @@ class RasLoop:
         """Return the plan and, where it is asked for beside it, a trace of the answer alone."""
         history = as_history(trace)
         # Nobody hears of an answer that may be dropped.
-        is_followed = trace.evidence_only or trace.listener is not None
+        is_followed = trace.listener is not None
         if not self.settings.speculate_answer or is_followed or self._declines(trace):
             return await self.reader.plan(history, trace), None
-        early = Trace(trace.question)
+        early = Trace(trace.question, bill=trace.bill, evidence_only=trace.evidence_only)
         plan, early.answer = await asyncio.gather(
             self.reader.plan(history, trace), self.reader.answer(history, early)
         )
-        trace.bill.include(early.bill)
         return plan, early
 
     async def _retrieve(self, subquery: str, trace: Trace) -> TraceStep:

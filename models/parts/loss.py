@@ -12,6 +12,7 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
+# Rows of logits at a time: as many as a shared cache holds.
 ROWS = 128
 IGNORE_INDEX = -100
 

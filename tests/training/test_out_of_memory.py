@@ -13,7 +13,7 @@ from tests.training.conftest import ROOT, Settings
 from training.fit.estimate import RESERVE_BYTES
 from training.fit.memory import Launch, largest_batch, state_memory
 from training.fit.sketch import recipe_lengths, sketch
-from training.loop.guards import is_out_of_memory
+from training.loop.guards import DataWorkerError, is_out_of_memory
 from training.run.out_of_memory import fitting_batch, what_fits
 from training.run.runner import carry_out
 from training.train_t2t import RECIPE
@@ -110,3 +110,5 @@ def test_only_a_lack_of_memory_is_taken_for_one() -> None:
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory."))
     assert is_out_of_memory(MemoryError()) and not is_out_of_memory(ValueError("not enough memory"))
     assert not is_out_of_memory(RuntimeError("expected two tensors"))
+    quoted = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+    assert is_out_of_memory(quoted) and not is_out_of_memory(DataWorkerError(quoted))

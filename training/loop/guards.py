@@ -94,8 +94,11 @@ def memory_error_named(when: str, batch: Mapping[str, Any]) -> Iterator[None]:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that there was no memory, on any device."""
+    if isinstance(error, UserError):
+        # A process that collates batches has an error of its own, which quotes PyTorch's.
+        return isinstance(error, BatchMemoryError)
     said = str(error)
-    return isinstance(error, torch.OutOfMemoryError | MemoryError | BatchMemoryError) or (
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         isinstance(error, RuntimeError) and any(words in said for words in MEMORY_MESSAGES)
     )
 

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -163,13 +163,8 @@ class Improvement:
             "nothing to learn from; the next round draws others",
             number,
         )
-        best = self.best
-        self._finish(
-            Round(
-                number, best.component, False, best.figure, drawn, {}, best.measured,
-                beside=best.beside,
-            )
-        )  # fmt: skip
+        same = replace(self.best, number=number, kept=False, rollout=drawn)
+        self._finish(replace(same, learning={}, learning_beside={}))
 
     def folder_of(self, number: int) -> Path:
         """Return the folder of a round."""
