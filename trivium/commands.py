@@ -93,6 +93,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.rollouts",
         "benchmarks.sentence_ranking",
         "benchmarks.reading",
+        "benchmarks.helpers",
         "benchmarks.perfect_extraction",
         "benchmarks.title_weight",
         "benchmarks.page_pictures",

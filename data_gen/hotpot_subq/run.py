@@ -96,7 +96,7 @@ def add_call_options(parser: argparse.ArgumentParser, max_new_tokens: int) -> No
     add("--max-tokens", type=positive(int), help="most tokens that they may take")
     add(
         "--engine", choices=LOCAL_ENGINES, default="auto",
-        help="what runs a model here (%(default)s: vLLM where it is installed)",
+        help="what runs a model here (%(default)s: vLLM on a GPU where it is installed)",
     )  # fmt: skip
     add(
         "--engines", type=positive(int), default=1,

@@ -103,7 +103,8 @@ def generation_error(error: Exception) -> GenerationError:
 class EngineOptions:
     """The options of an engine on a command line.
 
-    kind: "auto" is vLLM where it is installed and serves the model, transformers otherwise.
+    kind: "auto" is vLLM where it is installed, serves the model and has a GPU or a setting of its
+        own (compile, prompt_lookup_tokens), transformers otherwise.
     dtype: "auto" (as stored), "bfloat16", "float16" or "float32"; "native" is made one of these.
     max_batch_size: requests that run at once; to an endpoint, in flight.
     max_batch_tokens: of transformers: rows of a batch times its longest prompt and output, at most.

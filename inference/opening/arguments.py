@@ -94,8 +94,8 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
     add(
         "--engine",
         choices=ENGINE_KINDS,
-        help="what runs the models: auto is vLLM where it is installed, transformers otherwise; "
-        "ray is several of these (default: %(default)s)",
+        help="what runs the models: auto is vLLM where it and a GPU are there, transformers "
+        "otherwise; ray is several of these (default: %(default)s)",
     )
     add(
         "--dtype",

@@ -50,12 +50,23 @@ def vllm_is_installed() -> bool:
 
 
 def _automatic(options: EngineOptions, backbone: str | None, adapters: Adapters | None) -> Engine:
-    if vllm_is_installed():
+    if vllm_is_installed() and _gains_by_vllm(options):
         try:
             return _vllm(options, backbone, adapters)
         except UnsupportedRequestError as error:
             logger.warning("%s; using transformers", error)
     return _transformers(options, backbone, adapters)
+
+
+def _gains_by_vllm(options: EngineOptions) -> bool:
+    """Return whether there is a GPU, or a setting that only vLLM has.
+
+    On a CPU transformers is as fast and starts at once (`benchmarks/loop.py`).
+    """
+    from models.files.backbone import default_device
+
+    asked = options.compile is not None or options.prompt_lookup_tokens > 0
+    return asked or default_device() != "cpu"
 
 
 # Each engine is imported where it is chosen: the endpoint's client needs no torch.
