@@ -131,6 +131,27 @@ def test_padding_changes_neither_loss_nor_gradients(side: str, extra: int) -> No
     assert_same(gradients(model), expected_gradients, 1e-5)
 
 
+def test_one_sample_longer_than_all_others_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.models.test_graph_llm.LENGTHS", [(3, 1), (700, 4), (2, 2), (5, 1)])
+    model = build()
+    expected = reference_loss(model)
+    expected.backward()
+    expected_gradients = gradients(model)
+    loss = model(**batch()).loss
+    loss.backward()
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+    assert_same(gradients(model), expected_gradients, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_batch_of_one_token_has_a_step(dtype: torch.dtype) -> None:
+    model, token = build(replace(CONFIG, graph=None), dtype), torch.tensor([[BOS]])
+    loss = model(token, torch.ones_like(token), torch.full_like(token, -100)).loss
+    loss.backward()
+    assert loss.item() == 0.0
+    assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients(model).values())
+
+
 def test_no_mask_means_padding_on_the_right() -> None:
     model, inputs = build(), batch(extra=3)
     expected = model(**inputs).loss
