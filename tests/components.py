@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from models.condition_extractor import ConditionExtractor, ConditionExtractorConfig
+from models.formats.records import HelperTask
 from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.helper import Helper, HelperConfig
 from models.parts.graph_encoder import GraphEncoderConfig
@@ -87,11 +88,15 @@ def t2t_component(
 
 
 def helper_component(
-    folder: Path, backbone: Path, task: str = "decompose", stirred: float = 0.3
+    folder: Path,
+    backbone: Path,
+    task: HelperTask | tuple[HelperTask, ...] = "decompose",
+    stirred: float = 0.3,
 ) -> Path:
-    """Write a helper whose adapter is set apart by `stirred`."""
+    """Write a helper of one task or several, whose adapter is set apart by `stirred`."""
+    tasks = (task,) if isinstance(task, str) else task
     settings = HelperConfig(
-        str(backbone), tasks=(task,), lora_rank=4, max_input_tokens=300, max_output_tokens=20
+        str(backbone), tasks=tasks, lora_rank=4, max_input_tokens=300, max_output_tokens=20
     )
     torch.manual_seed(7)
     model = Helper.from_config(settings)

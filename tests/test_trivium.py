@@ -87,8 +87,8 @@ def test_the_doctor_names_what_is_wrong_and_the_remedy(
     monkeypatch.setenv("TRIVIUM_CACHE", str(tmp_path / "file" / "cache"))
     found = doctor.cache()
     assert found.level == "wrong" and "TRIVIUM_CACHE" in found.remedy
-    broken = tmp_path / "checkpoints" / "subquery_smollm2"
-    shutil.copytree(ROOT / "checkpoints" / "subquery_smollm2", broken)
+    broken = tmp_path / "checkpoints" / "helper_smollm2"
+    shutil.copytree(ROOT / "checkpoints" / "helper_smollm2", broken)
     verify_component(broken)
     with (broken / "config.json").open("a") as config:
         config.write(" ")

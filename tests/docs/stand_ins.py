@@ -10,6 +10,7 @@ from inference.opening.components import Component
 from inference.opening.extractors import extractor_name
 from inference.retrieval.passages import Passage
 from models.formats.passages import passage_key
+from models.formats.records import HelperTask
 from models.formats.triples import Triple
 from tests.components import (
     chat_backbone,
@@ -21,7 +22,7 @@ from tests.components import (
 from tests.data_gen.build_inputs import film, hotpot, musique, pair, person, wiki, write_lines
 from tests.docs.documents import ROOT
 
-HELPERS = ("choose_topics", "decompose", "judge_gap", "resolve", "subquery")
+HELPERS: tuple[HelperTask, ...] = ("choose_topics", "decompose", "judge_gap", "resolve", "subquery")
 # Even numbers: two films share a director, so each director is there once.
 NUMBERS = range(0, 24, 2)
 HELD_OUT = range(51, 57, 2)
@@ -90,8 +91,7 @@ def _write_components(folder: Path) -> None:
     ras_component(shipped / "ras_smollm2", backbone)
     t2t_component(shipped / "t2t_smollm2", backbone)
     tri_rag_component(shipped / "tri_rag_smollm2", backbone)
-    for task in HELPERS:
-        helper_component(shipped / f"{task}_smollm2", backbone, task)
+    helper_component(shipped / "helper_smollm2", backbone, HELPERS)
 
 
 def _fill_cache(folder: Path, cache: Path) -> None:

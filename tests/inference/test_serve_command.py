@@ -121,7 +121,7 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(
             (
                 [
                     *("--loops", "ras", "t2rag", "--corpus", t2t, "--ras", "none", "--t2t", t2t),
-                    *("--extraction", "all", "--decomposer", SHIPPED / "decompose_smollm2"),
+                    *("--extraction", "all", "--decomposer", SHIPPED / "helper_smollm2"),
                 ],
                 "several: ras: .*tiny, t2rag: smollm2",
             ),

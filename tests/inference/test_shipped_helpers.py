@@ -8,7 +8,7 @@ from inference.opening.components import helper_requests, open_helper
 from inference.opening.engine import build_engine
 from models.formats.topics import Choice, choice_prompt, parse_choice
 
-FOLDER = SHIPPED / "choose_topics_smollm2"
+FOLDER = SHIPPED / "helper_smollm2"
 QUESTION = "Where was the director of film The Quiet Harbour born?"
 TOPICS = Choice("topics", ("Biography", "Cinema", "Geography", "Medicine", "Sports"), 1, 5)
 
