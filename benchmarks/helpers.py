@@ -25,8 +25,7 @@ from common.names import did_you_mean
 from common.tables import emit_json, print_table
 from evaluation.answers import exact_match
 from evaluation.significance import paired_bootstrap
-from inference.engines.contract import Engine, Request
-from inference.indexes.extraction import chunks
+from inference.engines.contract import Engine
 from inference.opening.arguments import add_engine_arguments, command, engine_options_from
 from inference.opening.components import Component, helper_requests, open_helper
 from inference.opening.engine import build_engine
@@ -35,7 +34,6 @@ from models.helper import read_helper_config
 from training.run.scores import score_helper
 
 TOGETHER = "together"
-BATCH = 64
 
 
 class HelpersError(UserError, ValueError):
@@ -77,18 +75,7 @@ async def outputs_of(engine: Engine, component: Component, adapter: str, job: Jo
     """Return what a helper writes for each sample, in the order of the samples."""
     make = helper_requests(component, job.task)
     requests = [replace(make(sample.prompt), adapter=adapter) for sample in job.samples]
-    by_length = sorted(range(len(requests)), key=lambda place: _length(requests[place]))
-    written = [""] * len(requests)
-    parts, what = list(chunks(by_length, BATCH)), f"{adapter}: {job.task}"
-    for part in tqdm(parts, desc=what, unit=" batches"):
-        done = await engine.generate([requests[place] for place in part])
-        for place, completion in zip(part, done, strict=True):
-            written[place] = completion.text.strip()
-    return written
-
-
-def _length(request: Request) -> int:
-    return len(request.input_ids or ())
+    return [completion.text.strip() for completion in await engine.generate(requests)]
 
 
 def compare(job: Job, together: Sequence[str], alone: Sequence[str]) -> dict[str, Any]:
@@ -114,7 +101,7 @@ async def measure(together: Component, jobs: Sequence[Job], engine: Engine) -> d
             await outputs_of(engine, together, TOGETHER, job),
             await outputs_of(engine, job.alone, job.task, job),
         )
-        for job in jobs
+        for job in tqdm(jobs, desc="helpers", unit=" tasks")
     }
 
 
