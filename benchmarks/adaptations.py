@@ -15,29 +15,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file
 
-from benchmarks.harness.processes import (
-    ROOT,
-    available_threads,
-    benchmark_parser,
-    environment,
-    run_process,
-)
+from benchmarks.harness.processes import ROOT, available_threads, benchmark_parser
+from benchmarks.harness.recipes import PartFailedError, run_part, run_recipe
 from benchmarks.harness.run_folder import claim
-from common.errors import UserError
 from common.provenance import portable_path
 from common.tables import emit_json, print_table
 from evaluation.runs import RESULTS_FILE, is_begun
 from inference.indexes.knowledge_base.store import NO_TRIPLETS
 from inference.opening.arguments import command, positive_int, whole_number
 from models.condition_extractor import Adaptation
-from models.files.checkpoint import METRICS_FILE
 
 # Peak rates, of which the held-out loss chooses: a prompt's own vectors move further than a LoRA
 # update, and a prefix's, which begin anywhere, furthest.
@@ -59,22 +50,6 @@ COLUMNS = {
 }
 
 
-class PartFailedError(UserError, RuntimeError):
-    """A command of the comparison failed; the message names it and has its error."""
-
-
-def run_part(arguments: Sequence[object], threads: int) -> dict[str, Any]:
-    """Run a command of the project; return the JSON object of its last line.
-
-    Raises PartFailedError.
-    """
-    words = [sys.executable, *map(str, arguments)]
-    result = run_process(words, environment(threads))
-    if not result.ok:
-        raise PartFailedError(f"{' '.join(words[1:])}\n{result.status}")
-    return result.figures
-
-
 def trained(adaptation: Adaptation, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Train an adaptation at each of its rates; return the figures of the one that is measured.
 
@@ -83,7 +58,7 @@ def trained(adaptation: Adaptation, folder: Path, options: argparse.Namespace) -
     """
     shared = {"prompt.adaptation": adaptation.value}
     tried = {
-        rate: run_recipe(
+        rate: learned_from(
             folder / "rates" / f"{rate:g}",
             {**shared, "train.learning_rate": rate, "validation.samples": 0},
             options,
@@ -92,42 +67,37 @@ def trained(adaptation: Adaptation, folder: Path, options: argparse.Namespace) -
     }
     measuring = {**shared, "train.num_train_epochs": 0, "validation.samples": options.dev_samples}
     if not tried:
-        return {**run_recipe(folder / "component", measuring, options), "parameters": 0}
+        return {**learned_from(folder / "component", measuring, options), "parameters": 0}
     losses = {f"{rate:g}": figures["eval_loss"] for rate, figures in tried.items()}
     best = min(tried, key=lambda rate: tried[rate]["eval_loss"])
     start = folder / "rates" / f"{best:g}"
-    measured = run_recipe(folder / "component", {**measuring, "model.start_from": start}, options)
+    measured = learned_from(folder / "component", {**measuring, "model.start_from": start}, options)
     own = {"parameters": learned_parameters(start), "learning_rate": best, "losses": losses}
     return {**measured, **tried[best], **own}
 
 
-def run_recipe(
+def learned_from(
     folder: Path, values: dict[str, object], options: argparse.Namespace
 ) -> dict[str, Any]:
     """Run the recipe with these values where the folder has no run yet; return its metrics.
 
     Raises PartFailedError.
     """
-    if not (folder / METRICS_FILE).is_file():
-        given: dict[str, object] = {
-            "output_dir": folder,
-            "data.train": options.train,
-            "data.dev": options.dev,
-            "data.max_train_samples": options.samples,
-            "data.max_dev_samples": options.dev_samples,
-            "data.skip_cut_labels": "true",
-            "train.num_train_epochs": 1,
-            "train.seed": options.seed,
-            "train.resume": "auto",
-            "train.tensorboard": "false",
-            **values,
-        }
-        words = [*(f"{name}={value}" for name, value in given.items()), *options.values]
-        script = ROOT / "training" / "train_tri_rag.py"
-        run_part([script, "--json", "--config", options.config, *words], options.threads)
-    metrics: dict[str, Any] = json.loads((folder / METRICS_FILE).read_text("utf-8"))
-    metrics.pop("settings", None)
-    return metrics
+    given: dict[str, object] = {
+        "output_dir": folder,
+        "data.train": options.train,
+        "data.dev": options.dev,
+        "data.max_train_samples": options.samples,
+        "data.max_dev_samples": options.dev_samples,
+        "data.skip_cut_labels": "true",
+        "train.num_train_epochs": 1,
+        "train.seed": options.seed,
+        "train.resume": "auto",
+        "train.tensorboard": "false",
+        **values,
+    }
+    script = ROOT / "training" / "train_tri_rag.py"
+    return run_recipe(script, options.config, given, options.threads, options.values)
 
 
 def learned_parameters(folder: Path) -> int:

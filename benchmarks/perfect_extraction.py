@@ -190,7 +190,7 @@ def figures_of(
     by_type: dict[str, list[float]] = defaultdict(list)
     for row, score in zip(rows, scores, strict=True):
         by_type[row["type"]].append(score)
-    against = paired_bootstrap(scores, [float(row["f1"]) for row in first])
+    against = paired_bootstrap([float(row["f1"]) for row in first], scores)
     return {
         "f1": interval.mean,
         "f1_ci95": [interval.low, interval.high],

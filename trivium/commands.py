@@ -86,6 +86,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.graph_width",
         "benchmarks.retrieval_key",
         "benchmarks.adaptations",
+        "benchmarks.learning_curve",
         "benchmarks.retrieval_recall",
         "benchmarks.retrieval_scale",
         "benchmarks.retrieval_places",

@@ -9,7 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 import benchmarks.adaptations
-from benchmarks.adaptations import PartFailedError, answered, learned_parameters, run_part
+import benchmarks.harness.recipes
+from benchmarks.adaptations import answered, learned_parameters
+from benchmarks.harness.recipes import PartFailedError, run_part
 from models.condition_extractor import Adaptation
 from models.formats.records import ConditionSample, write_records
 from tests.run_main import run_main
@@ -83,7 +85,7 @@ def test_each_learns_from_the_same_samples(
         run_main(monkeypatch, benchmarks.adaptations.main, *given)
         reports.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
         # What is there is not trained again.
-        monkeypatch.setattr(benchmarks.adaptations, "run_part", None)
+        monkeypatch.setattr(benchmarks.harness.recipes, "run_part", None)
     assert reports[0] == reports[1]
     found = {name: each["training"] for name, each in reports[0]["adaptations"].items()}
     assert set(found) == {each.value for each in Adaptation}

@@ -112,7 +112,8 @@ EXCUSES = (
         for name in ("graph_width", "retrieval_key", "data_builds", "hierarchy",
                      "sentence_ranking", "save_stall", "record", "retrieval_scale",
                      "retrieval_places", "outcomes", "rollouts", "repeated_tests", "growth",
-                     "all", "gpu", "profile_step", "profile_loop", "adaptations")
+                     "all", "gpu", "profile_step", "profile_loop", "adaptations",
+                     "learning_curve")
     ),
     Excuse("benchmarks/README.md", "git archive", "writes the whole tree"),
     Excuse("benchmarks/README.md", "python benchmarks/results_page.py", "writes into the project",
