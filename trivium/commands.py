@@ -38,6 +38,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "Make data": (
         "data_gen.build_subq",
+        "data_gen.build_answers",
         "data_gen.build_triples",
         "data_gen.build_conditions",
         "data_gen.build_helpers",

@@ -143,20 +143,22 @@ def _leads_on(record: QuestionRecord, steps: Sequence[SolvingStep]) -> bool:
 
 def _answer_sample(record: QuestionRecord, state: _State, supported: bool) -> list[RasSample]:
     """Return the sample of the answer, none where it has no support and needs it."""
-    label = record.answer
-    if supported and not _is_supported(record, state.history):
-        if any(step.triples for step in state.history):
-            return []
-        label = NOTHING
+    label = supported_label(record, state.history) if supported else record.answer
     shown = list(state.shown)
-    return [RasSample(f"{record.id}/answer", "answer", record.question, shown, label)]
+    sample = RasSample(f"{record.id}/answer", "answer", record.question, shown, label or "")
+    return [sample] if label else []
 
 
-def _is_supported(record: QuestionRecord, history: Sequence[HistoryStep]) -> bool:
-    """Return whether what was found holds the answer, or it is chosen from the question's words."""
+def supported_label(record: QuestionRecord, history: Sequence[HistoryStep]) -> str | None:
+    """Return the answer to learn over what was found: the gold one where that holds it.
+
+    Where no round found anything it is the word for none; None where nothing of it can be learned.
+    """
     found = [text for step in history for t in step.triples for text in (t.subject, t.object)]
     chosen = record.answer.casefold() in _DECISIONS or mentions(record.question, record.answer)
-    return chosen or any(mentions(text, answer) for text in found for answer in record.answers)
+    if chosen or any(mentions(text, answer) for text in found for answer in record.answers):
+        return record.answer
+    return None if found else NOTHING
 
 
 def _plan_sample(record: QuestionRecord, state: _State, plan: Plan) -> RasSample:

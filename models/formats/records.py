@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,9 +131,16 @@ class PassageRecord(Record):
         return cls(reader.text("id"), reader.text("title", ""), reader.text("text"))
 
 
+_OF_QUESTION = re.compile(r"/(plan/\d+|answer(/\d+)?)$")
+
+
 @dataclass(frozen=True)
 class RasSample:
-    """A planner or answerer sample; `id` is `<question id>/plan/<k>` or `<question id>/answer`."""
+    """A planner or answerer sample.
+
+    `id` is `<question id>/plan/<k>` or `<question id>/answer`, of a trajectory's answer with its
+    number behind it.
+    """
 
     tasks: ClassVar[tuple[str, ...]] = get_args(Task)
 
@@ -145,7 +153,7 @@ class RasSample:
     @property
     def question_id(self) -> str:
         """The id of the question that the sample was made from."""
-        return self.id.rsplit("/plan/", 1)[0].removesuffix("/answer")
+        return _OF_QUESTION.sub("", self.id)
 
     @property
     def prompt_history(self) -> History:

@@ -1,0 +1,138 @@
+"""Gold answers over what the trajectories of a loop found (DAgger, Ross et al., 2011)."""
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from common.shards import WHOLE, Shard
+from data_gen.builds.build import Build
+from data_gen.builds.cards import RasFigures
+from data_gen.builds.found import Found
+from data_gen.builds.questions import QuestionReader
+from data_gen.builds.shards import Deal, Reading
+from data_gen.samples.labels import CheckedSamples, check_labels
+from data_gen.samples.trajectories import supported_label
+from data_gen.sources.arguments import add_question_options, named_path
+from data_gen.streaming.counts import CountTokens, PlacedCounts
+from models.formats.records import QuestionRecord, RasSample, read_records
+from models.formats.trajectories import Trajectory
+
+SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
+
+
+def asked_for_answer(trajectory: Trajectory) -> RasSample | None:
+    """Return what the answerer was shown at the end; None where it was not asked."""
+    samples = (call.sample for call in reversed(trajectory.calls))
+    asked = (s for s in samples if isinstance(s, RasSample) and s.task == "answer")
+    return next(asked, None)
+
+
+class AnswersReading:
+    """Makes a sample of each trajectory whose question has an answer to learn, and counts.
+
+    The questions are held in memory, the trajectories pass.
+    """
+
+    def __init__(self, options: argparse.Namespace, work: Path) -> None:
+        self.options = options
+        self.deal = Deal(WHOLE)
+        self.counts = PlacedCounts()
+        self.reader = QuestionReader(options, self.counts, work)
+
+    def found(self) -> Found:
+        """Return what was counted so far."""
+        return Found.of(self.counts, self.reader.skipped, self.reader.sources)
+
+    def look_ups(self) -> tuple[str, ...]:
+        """Return none that a card tells."""
+        return ()
+
+    def items(self) -> Iterator[RasSample]:
+        """Yield the samples, trajectory by trajectory."""
+        questions = {
+            record.id: record
+            for source in self.options.source
+            for record in self.reader.stream(source)
+        }
+        for path in self.options.trajectories:
+            for trajectory in tqdm(read_records(path, Trajectory), desc=str(path)):
+                record = questions.get(trajectory.id)
+                if record is None:
+                    self.counts["left out: of a question that no source has"] += 1
+                elif sample := self._sample(record, trajectory):
+                    yield sample
+
+    def _sample(self, record: QuestionRecord, trajectory: Trajectory) -> RasSample | None:
+        asked = asked_for_answer(trajectory)
+        label = supported_label(record, asked.history) if asked else None
+        if asked is None:
+            self.counts["left out: the answerer was not asked"] += 1
+        elif label is None:
+            self.counts["left out: nothing that was found holds the answer"] += 1
+        else:
+            self.counts["samples"] += 1
+            sample_id = f"{record.id}/answer/{trajectory.number}"
+            return RasSample(sample_id, "answer", asked.question, asked.history, label)
+        return None
+
+
+class AnswersBuild(Build[RasSample, RasSample]):
+    """Answers over what was found, each prompt once."""
+
+    name = "build_answers"
+    title = "Answers over what a loop found"
+    nothing = "no trajectory found what holds the answer to a question of the sources"
+    item_type = RasSample
+    shown = ("splits", "answering", "counts")
+    columns = ("what", "count")
+    shards = False
+
+    @classmethod
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the questions and the trajectories."""
+        add = parser.add_argument
+        add(
+            "--source", type=named_path(SOURCES), action="append", required=True,
+            metavar="NAME=PATH",
+            help=f"questions with their answers, several times; NAME: {', '.join(SOURCES)}",
+        )  # fmt: skip
+        add(
+            "--trajectories", type=Path, action="append", required=True, metavar="PATH",
+            help="trajectories.jsonl of inference/rollout.py, several times",
+        )  # fmt: skip
+        add_question_options(parser, "questions of each source")
+
+    def reading(self, shard: Shard) -> AnswersReading:
+        """Return the reading of all sources and trajectories."""
+        return AnswersReading(self.options, self.work)
+
+    def samples(self, items: Iterable[RasSample]) -> CheckedSamples[RasSample]:
+        """Return the samples whose prompt did not come before."""
+        self._checked = check_labels(items, True, RasSample, self.work)
+        return self._checked
+
+    def figures(self, count_tokens: CountTokens) -> RasFigures:
+        """Return the sizes, to be counted."""
+        return RasFigures(count_tokens)
+
+    def split_key(self, sample: RasSample) -> str:
+        """Return the question: its samples share a split."""
+        return sample.question_id
+
+    def card(self, figures: dict[str, Any], read: Reading[RasSample]) -> dict[str, Any]:
+        """Return figures, counts, options and sources."""
+        known = read.found()
+        return {
+            "answering": figures["answer"],
+            "counts": {**known.counts, **self._checked.left_out()},
+            **known.skipped_part(),
+            "options": self.chosen("seed", "fractions"),
+            "sources": known.sources,
+        }
+
+    def rows(self, card: Mapping[str, Any]) -> list[list[Any]]:
+        """Return splits and counts."""
+        return [[name, count] for name, count in {**card["splits"], **card["counts"]}.items()]
