@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,6 +65,8 @@ class SpanProcessor:
         if not tokenizer.is_fast:
             raise ValueError("a span reader needs a fast tokenizer, which knows each token's place")
         self.tokenizer = tokenizer
+        # One that never cuts: whether a tokenizer cuts is a state of it, which threads share.
+        self._whole = copy.deepcopy(tokenizer)
         self.max_input_tokens = max_input_tokens
 
     def windows(self, pairs: Sequence[tuple[str, str]], all_windows: bool = True) -> list[Window]:
@@ -145,7 +148,7 @@ class SpanProcessor:
         }
 
     def _shortened(self, question: str, longest: int) -> str:
-        offsets = self.tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)[
+        offsets = self._whole(question, add_special_tokens=False, return_offsets_mapping=True)[
             "offset_mapping"
         ]
         return question if len(offsets) <= longest else question[: offsets[longest - 1][1]]

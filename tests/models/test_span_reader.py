@@ -1,6 +1,7 @@
 """The extractive reader: ids and places, its loss beside the library's, windows, folders."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from models.files.backbone import load_tokenizer
 from models.formats.reading import reading_prompt
@@ -54,6 +56,28 @@ def batch(processor: SpanProcessor, *labels: str) -> dict[str, Tensor]:
     encoded = [processor.encode_sample(sample(label, n)) for n, label in enumerate(labels)]
     made = SpanCollator(0)(span_samples(encoded))  # type: ignore[arg-type]
     return {name: value for name, value in made.items() if name != "sample_ids"}
+
+
+def test_no_sample_changes_what_threads_share(
+    processor: SpanProcessor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = [sample("nothing", number, f"{PASSAGE} " * (1 + number % 40)) for number in range(80)]
+    alone = [processor.encode_sample(each)["input_ids"] for each in samples]
+    changed: list[object] = []
+    tokenizer_type = type(processor.tokenizer)
+    set_options = tokenizer_type.set_truncation_and_padding
+
+    def watched(tokenizer: PreTrainedTokenizerBase, *given: object, **named: object) -> None:
+        before = tokenizer.backend_tokenizer.truncation
+        set_options(tokenizer, *given, **named)
+        if tokenizer.backend_tokenizer.truncation != before:
+            changed.append(before)
+
+    monkeypatch.setattr(tokenizer_type, "set_truncation_and_padding", watched)
+    with ThreadPoolExecutor(8) as threads:
+        together = list(threads.map(processor.encode_sample, samples))
+    assert [each["input_ids"] for each in together] == alone
+    assert not changed
 
 
 def test_a_label_stands_at_all_its_places(processor: SpanProcessor) -> None:
