@@ -49,7 +49,12 @@ WRITTEN = "__written"
 EARLIER = "__earlier"
 QUESTION_FIRST = "__question_first"
 BASELINE = "ras_no_planning"
-TITLES = {"2wikimultihopqa": "2WikiMultihopQA", "hotpotqa": "HotpotQA", "musique": "MuSiQue"}
+TITLES = {
+    "2wikimultihopqa": "2WikiMultihopQA",
+    "hotpotqa": "HotpotQA",
+    "musique": "MuSiQue",
+    "own_words": "Own documents",
+}
 ALL_TYPES = "all"
 # Differences with a smaller p-value are called so.
 LEVEL = 0.05
