@@ -42,7 +42,7 @@ MAX_BATCH_SIZE = 160
 TRI_RAG_QUESTIONS = 8
 TRI_RAG_ROUNDS = 4
 OWN_DOCUMENTS = Path("evaluation") / "own_words" / "documents.jsonl"
-OWN_QUESTION = "Who keeps the key of the place where the allotment association meets on 9 May?"
+OWN_QUESTION = "Who leads the company that gives the guarantee for the Korvo K2?"
 
 
 @dataclass(frozen=True)
