@@ -22,14 +22,15 @@ from safetensors.torch import load_file
 
 from benchmarks.harness.processes import ROOT, available_threads, benchmark_parser
 from benchmarks.harness.recipes import PartFailedError, run_part, run_recipe
-from benchmarks.harness.run_folder import claim
-from common.provenance import portable_path
+from benchmarks.harness.run_folder import claim, settings_of
 from common.tables import emit_json, print_table
 from evaluation.runs import RESULTS_FILE, is_begun
 from inference.indexes.knowledge_base.store import NO_TRIPLETS
 from inference.opening.arguments import command, positive_int, whole_number
 from models.condition_extractor import Adaptation
 
+# Options that decide no figure of an adaptation.
+UNTOLD = ("json", "dir", "adaptations", "threads")
 # Peak rates, of which the held-out loss chooses: a prompt's own vectors move further than a LoRA
 # update, and a prefix's, which begin anywhere, furthest.
 LEARNING_RATES = {
@@ -157,17 +158,6 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     return found
 
 
-def settings_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what decides the figures of an adaptation: all but the folder and the threads."""
-    own = ("json", "dir", "adaptations", "threads")
-    given = {
-        name: portable_path(str(value)) if isinstance(value, Path) else value
-        for name, value in vars(options).items()
-        if name not in own
-    }
-    return {**given, "learning_rates": {name.value: [*r] for name, r in LEARNING_RATES.items()}}
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = benchmark_parser(__doc__)
     add = parser.add_argument
@@ -193,7 +183,8 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Run the command."""
     options = _parser().parse_args()
-    settings = settings_of(options)
+    rates = {name.value: [*tried] for name, tried in LEARNING_RATES.items()}
+    settings = {**settings_of(options, but=UNTOLD), "learning_rates": rates}
     claim(options.dir, settings)
     found = measure(options)
     rows = []

@@ -22,13 +22,14 @@ from tqdm import tqdm
 
 from benchmarks.harness.processes import ROOT, available_threads, benchmark_parser
 from benchmarks.harness.recipes import run_recipe
-from benchmarks.harness.run_folder import claim
+from benchmarks.harness.run_folder import claim, settings_of
 from common.errors import UserError
-from common.provenance import portable_path
 from common.tables import emit_json, print_table
 from inference.opening.arguments import command, positive_int, whole_number
 
 COMPONENTS = ("ras", "t2t", "tri_rag", "helper", "span_reader")
+# Options that decide no figure of a point.
+UNTOLD = ("json", "dir", "sizes", "threads")
 SIZES = (1_000, 4_000, 16_000, 64_000)
 LOSS = "eval_loss"
 COLUMNS = {
@@ -88,16 +89,6 @@ def fourfold(curve: Mapping[int, Mapping[str, float]]) -> list[float]:
     ]
 
 
-def settings_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what decides the figures of a point: all but the folder, the sizes and the threads."""
-    own = ("json", "dir", "sizes", "threads")
-    return {
-        name: portable_path(str(value)) if isinstance(value, Path) else value
-        for name, value in vars(options).items()
-        if name not in own
-    }
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = benchmark_parser(__doc__)
     add = parser.add_argument
@@ -127,7 +118,7 @@ def main() -> None:
     options = _parser().parse_args()
     sizes = sorted(set(options.sizes))
     check_sizes(options.train, sizes)
-    settings = settings_of(options)
+    settings = settings_of(options, but=UNTOLD)
     claim(options.dir, settings)
     curve = {
         size: point(size, options) for size in tqdm(sizes, desc="trainings", unit=" trainings")

@@ -1,12 +1,14 @@
 """The folder of a benchmark that goes on where it was interrupted, with one set of settings."""
 
+import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
 from common.files import atomic_write
+from common.provenance import portable_path
 
 SETTINGS_FILE = "settings.json"
 
@@ -36,3 +38,15 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(file) as handle:
         json.dump({**found, **settings}, handle, indent=2)
+
+
+def settings_of(options: argparse.Namespace, but: Collection[str]) -> dict[str, Any]:
+    """Return what a command line says as JSON can hold it, paths without a machine's folders.
+
+    but: options that decide no figure.
+    """
+    return {
+        name: portable_path(str(value)) if isinstance(value, Path) else value
+        for name, value in vars(options).items()
+        if name not in but
+    }

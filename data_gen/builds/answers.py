@@ -12,7 +12,7 @@ from data_gen.builds.build import Build
 from data_gen.builds.cards import RasFigures
 from data_gen.builds.found import Found
 from data_gen.builds.questions import QuestionReader
-from data_gen.builds.shards import Deal, Reading
+from data_gen.builds.shards import Deal, DealtReading, Reading
 from data_gen.samples.labels import CheckedSamples, check_labels
 from data_gen.samples.trajectories import supported_label
 from data_gen.sources.arguments import add_question_options, named_path
@@ -30,7 +30,7 @@ def asked_for_answer(trajectory: Trajectory) -> RasSample | None:
     return next(asked, None)
 
 
-class AnswersReading:
+class AnswersReading(DealtReading[RasSample]):
     """Makes a sample of each trajectory whose question has an answer to learn, and counts.
 
     The questions are held in memory, the trajectories pass.
@@ -45,10 +45,6 @@ class AnswersReading:
     def found(self) -> Found:
         """Return what was counted so far."""
         return Found.of(self.counts, self.reader.skipped, self.reader.sources)
-
-    def look_ups(self) -> tuple[str, ...]:
-        """Return none that a card tells."""
-        return ()
 
     def items(self) -> Iterator[RasSample]:
         """Yield the samples, trajectory by trajectory."""

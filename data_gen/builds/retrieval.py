@@ -13,7 +13,7 @@ from common.shards import WHOLE, Shard
 from data_gen.builds.build import Build
 from data_gen.builds.found import Found
 from data_gen.builds.questions import QuestionReader, load_corpus
-from data_gen.builds.shards import Deal, Reading
+from data_gen.builds.shards import Deal, DealtReading, Reading
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.solving_steps import passage_origin
 from data_gen.samples.material import Material, PassageFinder, PassageSearch, SampleOptions
@@ -50,7 +50,7 @@ def as_question(record: ReadingRecord) -> QuestionRecord:
     )
 
 
-class RetrievalReading:
+class RetrievalReading(DealtReading[RetrievalSample]):
     """Makes the samples of all sources and counts what happened on the way.
 
     The questions pass through files in `work`; all their passages are held in memory, for the
@@ -66,10 +66,6 @@ class RetrievalReading:
     def found(self) -> Found:
         """Return what was counted so far."""
         return Found.of(self.counts, self.reader.skipped, self.reader.sources)
-
-    def look_ups(self) -> tuple[str, ...]:
-        """Return none that a card tells."""
-        return ()
 
     def items(self) -> Iterator[RetrievalSample]:
         """Yield all samples, source by source."""
