@@ -4,7 +4,8 @@
         --trajectories runs/rollout/trajectories.jsonl --out DIR
 
 Writes DIR/{train,dev,test}.jsonl (RasSample), card.json and card.md. An answerer that learned over
-an oracle's graphs meets those of its own loop here (DAgger, Ross et al., 2011)."""
+an oracle's graphs meets those of its own loop here (DAgger, Ross et al., 2011); with --plans-from
+the plans that led to right answers are kept beside it."""
 
 from data_gen.builds.answers import AnswersBuild
 from data_gen.builds.build import build_command

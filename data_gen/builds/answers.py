@@ -1,12 +1,14 @@
-"""Gold answers over what the trajectories of a loop found (DAgger, Ross et al., 2011)."""
+"""Gold answers over what the trajectories of a loop found, and the plans that led to right ones."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from common.commands import share
 from common.shards import WHOLE, Shard
 from data_gen.builds.build import Build
 from data_gen.builds.cards import RasFigures
@@ -30,8 +32,16 @@ def asked_for_answer(trajectory: Trajectory) -> RasSample | None:
     return next(asked, None)
 
 
+def plans_of(trajectory: Trajectory) -> list[RasSample]:
+    """Return every plan with what it was asked for over, as the planner wrote it."""
+    samples = (call.sample for call in trajectory.calls)
+    return [s for s in samples if isinstance(s, RasSample) and s.task == "plan"]
+
+
 class AnswersReading(DealtReading[RasSample]):
     """Makes a sample of each trajectory whose question has an answer to learn, and counts.
+
+    With `plans_from`, of each plan of the trajectories whose F1 reaches it too.
 
     The questions are held in memory, the trajectories pass.
     """
@@ -58,10 +68,11 @@ class AnswersReading(DealtReading[RasSample]):
                 record = questions.get(trajectory.id)
                 if record is None:
                     self.counts["left out: of a question that no source has"] += 1
-                elif sample := self._sample(record, trajectory):
-                    yield sample
+                else:
+                    yield from self._answer(record, trajectory)
+                    yield from self._plans(record, trajectory)
 
-    def _sample(self, record: QuestionRecord, trajectory: Trajectory) -> RasSample | None:
+    def _answer(self, record: QuestionRecord, trajectory: Trajectory) -> Iterator[RasSample]:
         asked = asked_for_answer(trajectory)
         label = supported_label(record, asked.history) if asked else None
         if asked is None:
@@ -71,18 +82,26 @@ class AnswersReading(DealtReading[RasSample]):
         else:
             self.counts["samples"] += 1
             sample_id = f"{record.id}/answer/{trajectory.number}"
-            return RasSample(sample_id, "answer", asked.question, asked.history, label)
-        return None
+            yield RasSample(sample_id, "answer", asked.question, asked.history, label)
+
+    def _plans(self, record: QuestionRecord, trajectory: Trajectory) -> Iterator[RasSample]:
+        least = self.options.plans_from
+        # What the loop noted, such as a repeated subquery, is not to be learned.
+        if least is None or trajectory.notes or (trajectory.f1 or 0.0) < least:
+            return
+        for number, plan in enumerate(plans_of(trajectory)):
+            self.counts["plans"] += 1
+            yield replace(plan, id=f"{record.id}/plan/{trajectory.number}.{number}")
 
 
 class AnswersBuild(Build[RasSample, RasSample]):
-    """Answers over what was found, each prompt once."""
+    """Answers over what was found, and plans if wanted, each prompt once."""
 
     name = "build_answers"
     title = "Answers over what a loop found"
     nothing = "no trajectory found what holds the answer to a question of the sources"
     item_type = RasSample
-    shown = ("splits", "answering", "counts")
+    shown = ("splits", "planning", "answering", "counts")
     columns = ("what", "count")
     shards = False
 
@@ -98,6 +117,10 @@ class AnswersBuild(Build[RasSample, RasSample]):
         add(
             "--trajectories", type=Path, action="append", required=True, metavar="PATH",
             help="trajectories.jsonl of inference/rollout.py, several times",
+        )  # fmt: skip
+        add(
+            "--plans-from", type=share, metavar="F1",
+            help="also the plans of trajectories whose answer's F1 is at least this (none)",
         )  # fmt: skip
         add_question_options(parser, "questions of each source")
 
@@ -122,10 +145,11 @@ class AnswersBuild(Build[RasSample, RasSample]):
         """Return figures, counts, options and sources."""
         known = read.found()
         return {
+            "planning": figures["plan"],
             "answering": figures["answer"],
             "counts": {**known.counts, **self._checked.left_out()},
             **known.skipped_part(),
-            "options": self.chosen("seed", "fractions"),
+            "options": self.chosen("seed", "fractions", "plans_from"),
             "sources": known.sources,
         }
 

@@ -83,3 +83,18 @@ def test_test_questions_are_left_out(tmp_path: Path) -> None:
     card, splits = build(tmp_path, lines, "--exclude", str(held))
     assert [s.id for split in splits.values() for s in split] == ["q1/answer/0"]
     assert card["counts"]["left out: a test question"] == 1
+
+
+def test_plans_of_right_answers_are_kept_where_they_are_wanted(tmp_path: Path) -> None:
+    lines = [
+        {**trajectory("q0", 0, PLACE), "f1": 0.9},
+        {**trajectory("q1", 0, PLACE), "f1": 0.7},
+        {**trajectory("q2", 0, PLACE), "f1": None},
+        {**trajectory("q3", 0, PLACE), "f1": 1.0, "notes": ["stopped at a repeated subquery"]},
+    ]
+    card, splits = build(tmp_path, lines, "--plans-from", "0.8")
+    plans = {s.id: s.label for split in splits.values() for s in split if s.task == "plan"}
+    assert plans == {"q0/plan/0.0": "[SUBQ] Where was Ana born?"}
+    assert card["counts"]["plans"] == card["planning"]["queries"] == 1
+    (tmp_path / "none").mkdir()
+    assert "plans" not in build(tmp_path / "none", lines)[0]["counts"]
