@@ -9,16 +9,15 @@ from typing import Any
 from tqdm import tqdm
 
 from common.commands import share
-from common.shards import WHOLE, Shard
+from common.shards import Shard
 from data_gen.builds.build import Build
 from data_gen.builds.cards import RasFigures
-from data_gen.builds.found import Found
-from data_gen.builds.questions import QuestionReader
-from data_gen.builds.shards import Deal, DealtReading, Reading
+from data_gen.builds.questions import WholeReading
+from data_gen.builds.shards import Reading
 from data_gen.samples.labels import CheckedSamples, check_labels
 from data_gen.samples.trajectories import supported_label
 from data_gen.sources.arguments import add_question_options, named_path
-from data_gen.streaming.counts import CountTokens, PlacedCounts
+from data_gen.streaming.counts import CountTokens
 from models.formats.records import QuestionRecord, RasSample, read_records
 from models.formats.trajectories import Trajectory
 
@@ -38,23 +37,13 @@ def plans_of(trajectory: Trajectory) -> list[RasSample]:
     return [s for s in samples if isinstance(s, RasSample) and s.task == "plan"]
 
 
-class AnswersReading(DealtReading[RasSample]):
+class AnswersReading(WholeReading[RasSample]):
     """Makes a sample of each trajectory whose question has an answer to learn, and counts.
 
     With `plans_from`, of each plan of the trajectories whose F1 reaches it too.
 
     The questions are held in memory, the trajectories pass.
     """
-
-    def __init__(self, options: argparse.Namespace, work: Path) -> None:
-        self.options = options
-        self.deal = Deal(WHOLE)
-        self.counts = PlacedCounts()
-        self.reader = QuestionReader(options, self.counts, work)
-
-    def found(self) -> Found:
-        """Return what was counted so far."""
-        return Found.of(self.counts, self.reader.skipped, self.reader.sources)
 
     def items(self) -> Iterator[RasSample]:
         """Yield the samples, trajectory by trajectory."""

@@ -9,12 +9,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from common.shards import WHOLE, Shard
+from common.shards import Shard
 from data_gen.builds.build import Build
 from data_gen.builds.cards import InstructionFigures
-from data_gen.builds.found import Found
-from data_gen.builds.questions import QuestionReader, load_corpus, world_triples
-from data_gen.builds.shards import Deal, DealtReading, Reading
+from data_gen.builds.questions import WholeReading, load_corpus, world_triples
+from data_gen.builds.shards import Reading
 from data_gen.facts.held_out import wording
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.solving_steps import solving_steps
@@ -32,7 +31,7 @@ from data_gen.samples.labels import CheckedSamples, check_labels
 from data_gen.samples.material import Material, PassageFinder, SampleMaker, SampleOptions
 from data_gen.sources.arguments import NamedPath, add_question_options, named_path, source_entry
 from data_gen.sources.splits import hash_fraction
-from data_gen.streaming.counts import CountTokens, PlacedCounts
+from data_gen.streaming.counts import CountTokens
 from data_gen.streaming.files import EveryFew, Spool
 from data_gen.streaming.groups import DiskGroups
 from models.formats.records import HelperTask, InstructionSample, PassageRecord, QuestionRecord
@@ -47,19 +46,12 @@ QUESTION_TASKS: dict[HelperTask, SampleMaker] = {
 }
 
 
-class InstructionReading(DealtReading[InstructionSample]):
-    """Makes samples of instructions and counts what happened on the way; never in shards."""
+class InstructionReading(WholeReading[InstructionSample]):
+    """Makes samples of instructions and counts what happened on the way."""
 
     def __init__(self, options: argparse.Namespace, work: Path) -> None:
-        self.options, self.work = options, work
-        self.deal = Deal(WHOLE)
-        self.counts = PlacedCounts()
-        self.reader = QuestionReader(options, self.counts, work)
+        super().__init__(options, work)
         self.triples = PassageTriples(folder=work)
-
-    def found(self) -> Found:
-        """Return the counts so far."""
-        return Found.of(self.counts, self.reader.skipped, self.reader.sources)
 
 
 class HelpersReading(InstructionReading):

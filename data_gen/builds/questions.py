@@ -10,6 +10,9 @@ from typing import Protocol
 
 from tqdm import tqdm
 
+from common.shards import WHOLE
+from data_gen.builds.found import Found
+from data_gen.builds.shards import Deal, DealtReading, ItemT_co
 from data_gen.facts.held_out import HeldOutQuestions
 from data_gen.facts.solving_steps import SolvingStep, solving_steps
 from data_gen.facts.stand_ins import stand_in_passages
@@ -110,6 +113,21 @@ class QuestionReader:
         if reason and self._counted(record.id):
             self.counts.count(reason, 1, *place)
         return not reason
+
+
+class WholeReading(DealtReading[ItemT_co]):
+    """A reading of questions by a build that is never made in shards; what differs is `items`."""
+
+    def __init__(self, options: argparse.Namespace, work: Path) -> None:
+        """See `QuestionReader`."""
+        self.options, self.work = options, work
+        self.deal = Deal(WHOLE)
+        self.counts = PlacedCounts()
+        self.reader = QuestionReader(options, self.counts, work)
+
+    def found(self) -> Found:
+        """Return what was counted so far."""
+        return Found.of(self.counts, self.reader.skipped, self.reader.sources)
 
 
 class TakesAnnotation(Protocol):

@@ -9,18 +9,17 @@ from typing import Any
 
 from tqdm import tqdm
 
-from common.shards import WHOLE, Shard
+from common.shards import Shard
 from data_gen.builds.build import Build
-from data_gen.builds.found import Found
-from data_gen.builds.questions import QuestionReader, load_corpus
-from data_gen.builds.shards import Deal, DealtReading, Reading
+from data_gen.builds.questions import WholeReading, load_corpus
+from data_gen.builds.shards import Reading
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.solving_steps import passage_origin
 from data_gen.samples.material import Material, PassageFinder, PassageSearch, SampleOptions
 from data_gen.samples.retrieval import retrieval_samples
 from data_gen.sources.arguments import NamedPath, add_question_options, named_path, source_entry
 from data_gen.sources.texts import file_subsets
-from data_gen.streaming.counts import CountTokens, PlacedCounts, TokenSpread, spread_of
+from data_gen.streaming.counts import CountTokens, TokenSpread, spread_of
 from data_gen.streaming.files import Spool
 from data_gen.streaming.groups import DiskGroups
 from models.formats.passages import context_passages
@@ -50,22 +49,12 @@ def as_question(record: ReadingRecord) -> QuestionRecord:
     )
 
 
-class RetrievalReading(DealtReading[RetrievalSample]):
+class RetrievalReading(WholeReading[RetrievalSample]):
     """Makes the samples of all sources and counts what happened on the way.
 
     The questions pass through files in `work`; all their passages are held in memory, for the
     negatives of each question are searched for among those of all.
     """
-
-    def __init__(self, options: argparse.Namespace, work: Path) -> None:
-        self.options, self.work = options, work
-        self.deal = Deal(WHOLE)
-        self.counts = PlacedCounts()
-        self.reader = QuestionReader(options, self.counts, work)
-
-    def found(self) -> Found:
-        """Return what was counted so far."""
-        return Found.of(self.counts, self.reader.skipped, self.reader.sources)
 
     def items(self) -> Iterator[RetrievalSample]:
         """Yield all samples, source by source."""
