@@ -18,31 +18,23 @@ from data_gen.samples.labels import CheckedSamples, check_labels
 from data_gen.samples.trajectories import supported_label
 from data_gen.sources.arguments import add_question_options, named_path
 from data_gen.streaming.counts import CountTokens
-from models.formats.records import QuestionRecord, RasSample, read_records
+from models.formats.records import QuestionRecord, RasSample, Task, read_records
 from models.formats.trajectories import Trajectory
 
 SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
 
 
-def asked_for_answer(trajectory: Trajectory) -> RasSample | None:
-    """Return what the answerer was shown at the end; None where it was not asked."""
-    samples = (call.sample for call in reversed(trajectory.calls))
-    asked = (s for s in samples if isinstance(s, RasSample) and s.task == "answer")
-    return next(asked, None)
-
-
-def plans_of(trajectory: Trajectory) -> list[RasSample]:
-    """Return every plan with what it was asked for over, as the planner wrote it."""
+def asked(trajectory: Trajectory, task: Task) -> list[RasSample]:
+    """Return what the planner or the answerer was shown, call by call, what it wrote as labels."""
     samples = (call.sample for call in trajectory.calls)
-    return [s for s in samples if isinstance(s, RasSample) and s.task == "plan"]
+    return [s for s in samples if isinstance(s, RasSample) and s.task == task]
 
 
 class AnswersReading(WholeReading[RasSample]):
     """Makes a sample of each trajectory whose question has an answer to learn, and counts.
 
-    With `plans_from`, of each plan of the trajectories whose F1 reaches it too.
-
-    The questions are held in memory, the trajectories pass.
+    The option `plans_from` adds the plans of trajectories with at least that F1. The questions are
+    held in memory, the trajectories pass.
     """
 
     def items(self) -> Iterator[RasSample]:
@@ -62,23 +54,26 @@ class AnswersReading(WholeReading[RasSample]):
                     yield from self._plans(record, trajectory)
 
     def _answer(self, record: QuestionRecord, trajectory: Trajectory) -> Iterator[RasSample]:
-        asked = asked_for_answer(trajectory)
-        label = supported_label(record, asked.history) if asked else None
-        if asked is None:
+        answers = asked(trajectory, "answer")
+        if not answers:
             self.counts["left out: the answerer was not asked"] += 1
-        elif label is None:
+            return
+        # An answer that was asked for beside a plan may have been dropped; the last was the loop's.
+        last = answers[-1]
+        label = supported_label(record, last.history)
+        if label is None:
             self.counts["left out: nothing that was found holds the answer"] += 1
         else:
             self.counts["samples"] += 1
             sample_id = f"{record.id}/answer/{trajectory.number}"
-            yield RasSample(sample_id, "answer", asked.question, asked.history, label)
+            yield replace(last, id=sample_id, label=label)
 
     def _plans(self, record: QuestionRecord, trajectory: Trajectory) -> Iterator[RasSample]:
         least = self.options.plans_from
         # What the loop noted, such as a repeated subquery, is not to be learned.
         if least is None or trajectory.notes or (trajectory.f1 or 0.0) < least:
             return
-        for number, plan in enumerate(plans_of(trajectory)):
+        for number, plan in enumerate(asked(trajectory, "plan")):
             self.counts["plans"] += 1
             yield replace(plan, id=f"{record.id}/plan/{trajectory.number}.{number}")
 

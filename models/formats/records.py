@@ -131,15 +131,15 @@ class PassageRecord(Record):
         return cls(reader.text("id"), reader.text("title", ""), reader.text("text"))
 
 
-_OF_QUESTION = re.compile(r"/(plan/\d+|answer(/\d+)?)$")
+_OF_QUESTION = re.compile(r"/(plan/(\d+\.)?\d+|answer(/\d+)?)$")
 
 
 @dataclass(frozen=True)
 class RasSample:
     """A planner or answerer sample.
 
-    `id` is `<question id>/plan/<k>` or `<question id>/answer`, of a trajectory's answer with its
-    number behind it.
+    `id` is `<question id>/plan/<k>` or `<question id>/answer`; of a trajectory with its number, as
+    in `<question id>/plan/<number>.<k>` and `<question id>/answer/<number>`.
     """
 
     tasks: ClassVar[tuple[str, ...]] = get_args(Task)

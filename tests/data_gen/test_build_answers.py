@@ -95,6 +95,8 @@ def test_plans_of_right_answers_are_kept_where_they_are_wanted(tmp_path: Path) -
     card, splits = build(tmp_path, lines, "--plans-from", "0.8")
     plans = {s.id: s.label for split in splits.values() for s in split if s.task == "plan"}
     assert plans == {"q0/plan/0.0": "[SUBQ] Where was Ana born?"}
+    # Plans and answers of a question share its split.
+    assert {s.question_id for split in splits.values() for s in split} == {"q0"}
     assert card["counts"]["plans"] == card["planning"]["queries"] == 1
     (tmp_path / "none").mkdir()
     assert "plans" not in build(tmp_path / "none", lines)[0]["counts"]
