@@ -20,7 +20,7 @@ from models.formats.prompts import with_task_instruction
 from models.formats.records import PassageRecord, QuestionRecord, RasSample
 from models.formats.triples import Triple
 
-_DECISIONS = ("yes", "no", NOTHING)
+_DECISIONS = ("yes", "no")
 Lookup = Callable[[PassageRecord, str], Sequence[Triple]]
 """The triples of a passage that a subquery found."""
 Retrieved = dict[str, list[PassageRecord]]

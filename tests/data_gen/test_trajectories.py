@@ -25,6 +25,7 @@ from data_gen.samples.sampling import PlanSampling
 from data_gen.samples.trajectories import (
     OracleOptions,
     has_one_end,
+    supported_label,
     trajectory_samples,
     with_gold,
 )
@@ -471,6 +472,13 @@ def test_an_answer_that_nothing_found_holds_is_not_learned(
     assert [s.label for s in samples if s.task == "answer"] == ([label] if label else [])
     # The plans are the same: whoever asks does not know what was to be found.
     assert [s.label for s in samples if s.task == "plan"][-1] == "[SUFFICIENT]"
+
+
+def test_declining_is_learned_where_nothing_was_found_alone() -> None:
+    # Facts beside an unanswerable question cannot be told from right ones.
+    unanswerable = replace(zone_question(), answer="nothing")
+    assert supported_label(unanswerable, [HistoryStep(ASKED_DIRECTOR, ())]) == "nothing"
+    assert supported_label(unanswerable, [HistoryStep(ASKED_DIRECTOR, (DIRECTOR,))]) is None
 
 
 BORN = HistoryStep("Where was Denys Roe born?", (BIRTHPLACE,))
