@@ -183,13 +183,19 @@ class GraphReader:
         return plan
 
     async def answer(self, history: History, trace: Trace) -> str:
-        """Return the answer over what the history holds; "" where it settles none."""
+        """Return the answer over what the history holds; "" where it settles none.
+
+        A plan in the place of an answer, which asks on, is none either; the trace notes both.
+        """
         request = self._request("answer", history, trace, self.max_answer_tokens)
         text = await write_answer(self.engine, request, trace)
-        if text.lower() != NOTHING:
-            return text
-        trace.notes.append("declined: what was found does not settle the question")
-        return ""
+        if text.lower() == NOTHING:
+            trace.notes.append("declined: what was found does not settle the question")
+            return ""
+        if text.startswith("[") and parse_plan(text).plan is not None:
+            trace.notes.append(f"not an answer: {text!r}")
+            return ""
+        return text
 
     def has_room_for(self, history: History) -> bool:
         """Return whether an answer's prompt over a history shows all of it."""

@@ -134,6 +134,19 @@ async def test_an_answerer_that_finds_nothing_declines() -> None:
     assert trace.notes == ["declined: what was found does not settle the question"]
 
 
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [("[SUBQ] Who directed Dawn?", ""), ("[1] Lima", "[1] Lima"), ("Lima [SUFFICIENT]",) * 2],
+)
+async def test_a_plan_in_the_place_of_an_answer_is_none(written: str, answer: str) -> None:
+    def confused(request: Request) -> str:
+        return "[SUFFICIENT]" if "planner" in (request.prompt or "") else written
+
+    trace = await make_loop(ScriptedEngine(confused), planning=False).answer(QUESTION)
+    assert trace.answer == answer
+    assert trace.notes == ([] if answer else [f"not an answer: {written!r}"])
+
+
 @pytest.mark.parametrize(("decline", "answer"), [(True, ""), (False, "Lima")])
 @pytest.mark.parametrize("planning", [True, False])
 async def test_a_loop_that_found_no_fact_declines_if_told(
