@@ -160,7 +160,8 @@ def evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "ras__all_facts": [0, 0, 1, 0],
         "ras__written": [1, 0, 1, 0],
         "ras__earlier": [1, 1, 0, 1],
-        "ras__question_first": [0, 0, 0, 1],
+        "ras__balanced_plans": [1, 1, 0, 0],
+        "ras__balanced_plans__question_first": [0, 0, 0, 1],
     }
     for name, right in runs.items():
         ems = [float(em) for em in right] * 5
@@ -201,7 +202,8 @@ def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     [group] = page.read_sets(page.read_records(evaluated), page.DEVELOPMENT)
     rows = {row["variant"]: row for row in group.variants}
     assert set(rows) == {
-        "no_derived", "all_facts", "written", "paper", "earlier", "question_first"
+        "no_derived", "all_facts", "written", "paper", "earlier", "balanced_plans",
+        "question_first",
     }  # fmt: skip
     assert (rows["earlier"]["loop"], rows["earlier"]["gain"]["difference"]) == ("ras__paper", 0)
     row = rows["no_derived"]
@@ -214,16 +216,31 @@ def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     assert section.count(varied) == 1
 
 
+def test_loops_measured_with_another_component_are_named(evaluated: Path) -> None:
+    own = evaluated / "development" / "own"
+    own.mkdir(parents=True)
+    for name, version in {"ras": "new", "ras_no_planning": "old", "none": "new"}.items():
+        shutil.copytree(evaluated / "evaluations" / "2wikimultihopqa" / name, own / name)
+        run = json.loads((own / name / RUN_FILE).read_text())
+        run["components"] = {"checkpoints/ras_smollm2": version}
+        (own / name / RUN_FILE).write_text(json.dumps(run))
+    text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
+    assert "With an earlier planner and answerer: `ras_no_planning`." in text
+
+
 def test_what_focused_extraction_carries_is_paired(evaluated: Path) -> None:
     [group] = page.read_sets(page.read_records(evaluated))
     assert group.loops == ["none", "ras", "ras_no_planning"]
     assert [row["type"] for row in group.focused] == ["all", "bridge", "comparison"]
     assert {row["loop"] for row in group.focused} == {"ras"}
-    expected = {"focused": 0.25, "pointed": 0.5, "planned_first": 0.25, "replanned": 0.75}
-    for name, without in expected.items():
+    expected = {
+        "focused": (0.25, 0.75), "pointed": (0.5, 0.75), "replanned": (0.75, 0.5),
+        "planned_first": (0.25, 0.5), "unbalanced": (0.5, 0.75),
+    }  # fmt: skip
+    for name, (without, having) in expected.items():
         row = getattr(group, name)[0]
-        assert (row["without"]["mean"], row["with"]["mean"]) == (without, 0.75), name
-        assert row["gain"]["difference"] == 0.75 - without
+        assert (row["without"]["mean"], row["with"]["mean"]) == (without, having), name
+        assert row["gain"]["difference"] == having - without
     text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
     assert text.index("What does the extractive reader carry?") > text.index("focused extraction")
 
