@@ -156,7 +156,7 @@ async def extract_step(
     if max_triples:
         known = [triple for step in trace.steps for triple in step.triples]
         kept = select_triples(subquery, trace.question, triples, max_triples, known)
-    return TraceStep(subquery, passages, kept, citations=cite(kept, passages, found))
+    return TraceStep(subquery, passages, kept, citations=cite(kept, passages, found, subquery))
 
 
 def note_cut(trace: Trace) -> None:
@@ -167,11 +167,15 @@ def note_cut(trace: Trace) -> None:
 
 
 def cite(
-    triples: Sequence[Triple], passages: Sequence[Passage], found: Sequence[Sequence[Triple]]
+    triples: Sequence[Triple],
+    passages: Sequence[Passage],
+    found: Sequence[Sequence[Triple]],
+    subquery: str = "",
 ) -> list[Citation | None]:
     """Return the sentence that states each triple, of the first passage that gave it.
 
-    found: the triples of each passage. None where no sentence names what the triple is about.
+    found: the triples of each passage; subquery: what was asked. None where no sentence names
+    what the triple is about.
     """
     giver: dict[Triple, int] = {}
     for place, own in enumerate(found):
@@ -184,7 +188,7 @@ def cite(
     cited: list[Citation | None] = []
     for triple in triples:
         passage = passages[giver[triple]]
-        sentence = grounds[giver[triple]].sentence_of(triple)
+        sentence = grounds[giver[triple]].sentence_of(triple, asked=subquery)
         cited.append(Citation(passage.id, passage.title, sentence) if sentence else None)
     return cited
 

@@ -39,17 +39,19 @@ class Grounding:
         self.sentences = list(sentences)
         self._plain = [_plain(sentence) for sentence in self.sentences]
 
-    def sentence_of(self, fact: Triple, named: str = "") -> str | None:
+    def sentence_of(self, fact: Triple, named: str = "", asked: str = "") -> str | None:
         """Return the text's sentence that states a fact.
 
         named: as a model copied it; where the text holds no such sentence, the one that names
-        most of the fact counts. None for a fact about things that neither text nor title names.
+        most of the fact counts. asked: the question that the fact answers; the end that it names
+        counts less than the one that it asks for. None for a fact about things that neither text
+        nor title names.
         """
         if not self.sentences:
             return None
         place = self._copied(named) if named else None
         if place is None:
-            place = self._stating(fact)
+            place = self._stating(fact, _plain(asked))
         return None if place is None else self.sentences[place]
 
     def _copied(self, named: str) -> int | None:
@@ -61,10 +63,12 @@ class Grounding:
         best = max(range(len(shares)), key=shares.__getitem__)
         return best if shares[best] >= COPIED else None
 
-    def _stating(self, fact: Triple) -> int | None:
+    def _stating(self, fact: Triple, asked: str) -> int | None:
         names = [_plain(fact.subject), _plain(fact.object)]
-        # A sentence rarely repeats the title that it is about.
-        weights = [0.25 if name == self.title else 1.0 for name in names]
+        known = [name for name in names if name in asked]
+        # A sentence rarely repeats the title that it is about, or what was asked about.
+        rare = {self.title, *(known if len(known) == 1 else [])}
+        weights = [0.25 if name in rare else 1.0 for name in names]
         scores = [
             sum(w * _share(name, sentence) for name, w in zip(names, weights, strict=True))
             + 0.5 * _share(_plain(fact.predicate), sentence)

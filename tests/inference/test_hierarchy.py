@@ -125,6 +125,15 @@ def test_chunks_cover_a_document_within_their_limit(
 # Grounding.
 
 
+def test_a_fact_that_was_asked_for_is_grounded_where_its_answer_stands() -> None:
+    founded, led = "Halden Appliances was founded in 1987.", "Since 2016 Jonas Ek has led the firm."
+    grounding = Grounding("About us", [founded, led])
+    leads = Triple("Jonas Ek", "leads", "Halden Appliances")
+    assert grounding.sentence_of(leads, asked="Who leads Halden Appliances?") == led
+    # Nothing is asked for where the question names both.
+    assert grounding.sentence_of(leads, asked="Does Jonas Ek lead Halden Appliances?") == founded
+
+
 def test_a_fact_is_grounded_in_the_sentence_that_states_it() -> None:
     grounding = Grounding("Dawn", ["Dawn is a 1966 film.", "It was directed by Ana Lis in Brill."])
     director = Triple("Dawn", "director", "Ana Lis")
