@@ -34,7 +34,7 @@ def in_form(step: HistoryStep, passages: Sequence[PassageRecord], form: Form) ->
     if form == "passages":
         return HistoryStep(step.subquery, (), texts)
     grounds = [(p.title, Grounding(p.title, split_sentences(p.text))) for p in passages]
-    stated = [_stated(triple, grounds) for triple in step.triples]
+    stated = [_stated(triple, grounds, step.subquery) for triple in step.triples]
     if form == "triplets":
         blocks = [_block(triple, s) for triple, (_, s) in zip(step.triples, stated, strict=True)]
         return HistoryStep(step.subquery, (), tuple(blocks))
@@ -42,13 +42,15 @@ def in_form(step: HistoryStep, passages: Sequence[PassageRecord], form: Form) ->
     return replace(step, texts=(*sentences, *(texts if form == "full" else ())))
 
 
-def _stated(triple: Triple, grounds: Sequence[tuple[str, Grounding]]) -> tuple[str, str]:
+def _stated(
+    triple: Triple, grounds: Sequence[tuple[str, Grounding]], subquery: str
+) -> tuple[str, str]:
     """Return the title and the sentence that state a triple, of the first passage that does.
 
-    grounds: the passages' titles and sentences.
+    grounds: the passages' titles and sentences; subquery: what was asked.
     """
     for title, grounding in grounds:
-        if sentence := grounding.sentence_of(triple):
+        if sentence := grounding.sentence_of(triple, asked=subquery):
             return title, sentence
     return "", ""
 

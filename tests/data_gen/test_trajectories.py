@@ -508,6 +508,13 @@ def test_a_step_in_each_form_of_evidence(
     assert in_form(BORN, [OTHER, ROE], form) == HistoryStep(BORN.subquery, triples, texts)
 
 
+def test_a_step_shows_the_sentence_that_holds_what_was_asked_for() -> None:
+    about = PassageRecord("a", "About us", "Halden was founded in 1987. Jonas Ek has led it since.")
+    leads = HistoryStep("Who leads Halden?", (Triple("Jonas Ek", "leads", "Halden"),))
+    shown = in_form(leads, [about], "sentences")
+    assert shown.texts == ("About us: Jonas Ek has led it since.",)
+
+
 def test_all_states_of_a_question_have_one_form_and_the_same_steps() -> None:
     plain = walk({})
     forms = get_args(Form)
