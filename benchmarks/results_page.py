@@ -44,10 +44,10 @@ DEVELOPMENT = "development"
 WITHOUT = "__no_derived"
 ALL_FACTS = "__all_facts"
 WRITTEN = "__written"
-# Loops with the planner that was trained on all facts and asked the question itself first, before
-# the one that ships.
+# Loops with the planner that was trained on all facts and asked the question itself first.
 EARLIER = "__earlier"
-# Loops with the planner that learned as many plans that end as plans that ask on.
+# Loops with the planner after it, before the one that ships: it learned as many plans that end as
+# plans that ask on.
 BALANCED = "__balanced_plans"
 QUESTION_FIRST = "__question_first"
 BASELINE = "ras_no_planning"
@@ -247,10 +247,13 @@ def read_sets(records: Mapping[str, Record], group: str = EVALUATIONS) -> list[Q
 def with_another(
     component: str, group: str, questions: QuestionSet, records: Mapping[str, Record]
 ) -> list[str]:
-    """Return a group's loops that were measured with another version of a component than `ras`."""
+    """Return a group's loops that were measured with another version of a component than `ras`.
+
+    Loops without the component are none of them, nor is any where `ras` is not recorded.
+    """
     ran = {loop: records[f"{group}/{questions.name}/{loop}"].run for loop in questions.loops}
     versions = {loop: run["components"].get(component) for loop, run in ran.items()}
-    return [loop for loop in versions if versions[loop] != versions.get("ras", versions[loop])]
+    return [loop for loop, own in versions.items() if own not in (None, versions.get("ras", own))]
 
 
 def _check_means(record: Record, run: Run) -> None:
