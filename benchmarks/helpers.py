@@ -21,8 +21,8 @@ from tqdm import tqdm
 
 from common.commands import command_parser
 from common.errors import UserError
-from common.names import did_you_mean
 from common.tables import emit_json, print_table
+from data_gen.sources.arguments import named_path
 from evaluation.answers import exact_match
 from evaluation.significance import paired_bootstrap
 from inference.engines.contract import Engine
@@ -110,23 +110,14 @@ def megabytes(folder: Path) -> float:
     return sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
 
 
-def task_and_path(text: str) -> tuple[HelperTask, Path]:
-    """Return TASK=PATH as a pair. Raises ArgumentTypeError for another form or an unknown task."""
-    task, separator, path = text.partition("=")
-    known = get_args(HelperTask)
-    if not separator or not path:
-        raise argparse.ArgumentTypeError(f"{text!r}: write TASK=PATH")
-    if task not in known:
-        raise argparse.ArgumentTypeError(
-            f"'{task}' is no helper's task, {did_you_mean(task, known)}. Known: {', '.join(known)}"
-        )
-    return cast(HelperTask, task), Path(path)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(__doc__)
     add = parser.add_argument
-    pairs: dict[str, Any] = {"type": task_and_path, "nargs": "+", "required": True}
+    pairs: dict[str, Any] = {
+        "type": named_path(get_args(HelperTask)),
+        "nargs": "+",
+        "required": True,
+    }
     add("--together", type=Path, required=True, metavar="DIR", help="helper of all the tasks")
     add("--each", **pairs, metavar="TASK=DIR", help="helper of one task")
     add("--samples", **pairs, metavar="TASK=FILE", help="held-out samples of build_helpers.py")
@@ -139,7 +130,10 @@ def _parser() -> argparse.ArgumentParser:
 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the figures that the command line asks for."""
-    samples, each = dict(arguments.samples), dict(arguments.each)
+    samples, each = (
+        {cast(HelperTask, named.name): Path(named.path) for named in given}
+        for given in (arguments.samples, arguments.each)
+    )
     jobs = read_jobs(samples, each, arguments.limit, arguments.seed)
     for task in samples:
         read_helper_config(arguments.together, task)

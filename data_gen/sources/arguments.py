@@ -51,7 +51,7 @@ def question_file(text: str) -> NamedPath:
 
 
 def fractions(text: str) -> tuple[float, float, float]:
-    """Read `0, as an argparse type.94,0.06,0`: the shares of train, dev and test."""
+    """Read `0.94,0.06,0`: the shares of train, dev and test, as an argparse type."""
     try:
         return check_fractions([float(share) for share in text.split(",")])
     except ValueError as error:

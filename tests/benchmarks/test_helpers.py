@@ -110,4 +110,4 @@ def test_an_unknown_task_is_refused(
                                      "--samples", "decompose=z"])  # fmt: skip
     with pytest.raises(SystemExit):
         main()
-    assert "the nearest is 'decompose'" in capsys.readouterr().err
+    assert "The nearest: decompose" in capsys.readouterr().err
