@@ -81,13 +81,17 @@ class Read:
     confidence: float = 0.0
 
 
-def reading_asked(path: Path, limit: int, seed: int) -> list[Asked]:
-    """Return the file's records whose answer is a span or nothing, at most `limit` by chance."""
+def reading_asked(path: Path, limit: int, seed: int, skip: int = 0) -> list[Asked]:
+    """Return the file's records whose answer is a span or nothing, at most `limit` by chance.
+
+    skip: how many that chance puts first are left out, so that settings can be chosen on others
+    than those that a test is made of.
+    """
     records = [r for r in read_records(path, ReadingRecord) if list(passage_samples(r))]
     random.Random(seed).shuffle(records)
     return [
         Asked("reading", r.source, r.question, Passage(r.id, r.title, r.passage), tuple(r.answers))
-        for r in records[:limit]
+        for r in records[skip : skip + limit]
     ]
 
 
@@ -181,7 +185,7 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return all figures that the command line asks for."""
     asked = [a for name, path in arguments.questions for a in hops_asked(name, path)]
     if arguments.reading:
-        asked += reading_asked(arguments.reading, arguments.limit, arguments.seed)
+        asked += reading_asked(arguments.reading, arguments.limit, arguments.seed, arguments.skip)
     figures: dict[str, Any] = {}
     if arguments.span_reader is not None:
         spans = SpanService.open(arguments.span_reader)
@@ -239,6 +243,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--reading", type=Path, metavar="FILE", help="records of a question and a passage")
     add("--limit", type=int, default=1000, help="of them, by chance (default: 1000)")
+    add("--skip", type=int, default=0, help="leave out so many that chance puts first (default: 0)")
     add("--questions", type=named_file, nargs="*", default=[], metavar="NAME=FILE",
         help="questions with annotated steps and their passages")  # fmt: skip
     add("--span-reader", type=checkpoint_or_none, default=DEFAULT_SPAN_READER, metavar="DIR",

@@ -7,14 +7,17 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from common.commands import share
 from common.shards import Shard
 from data_gen.builds.helpers import InstructionBuild, InstructionReading
 from data_gen.builds.questions import load_corpus
+from data_gen.samples.altered_questions import AlteredQuestions
 from data_gen.samples.material import Material, PassageFinder, SampleOptions
 from data_gen.samples.reading import (
     answer_samples,
     asked_for,
     hop_samples,
+    page_of,
     passage_samples,
     triple_samples,
 )
@@ -54,11 +57,14 @@ class ReadingBuildReading(InstructionReading):
     def _passages(self, source: NamedPath) -> Iterator[InstructionSample]:
         """Yield samples of read passages, at most `per_data_set` of each set, by hash of the id."""
         order, taken = ExternalSort(self.work), Counter[str]()
+        questions = AlteredQuestions(self.options.seed)
         on_error = self.reader.skipped.handler(source.name)
         read = tqdm(read_records(source.path, ReadingRecord, on_error), desc=source.path)
         for number, record in enumerate(read):
             place = hash_fraction(f"read/{record.id}", self.options.seed)
             order.add(sort_key(place, number), to_line(record))
+            if self.options.altered_rate:
+                questions.add(page_of(record), record.question)
         most = self.options.per_data_set
         for line in order:
             record = from_line(line, ReadingRecord)
@@ -66,12 +72,20 @@ class ReadingBuildReading(InstructionReading):
             if leak := self.reader.excluded.reason(asked):
                 self.counts[f"left out: {leak}"] += 1
             elif most is None or taken[record.source] < most:
-                made = list(passage_samples(record))
+                made = list(passage_samples(record, self._altered(record, questions)))
                 self.counts["passages left out: no span answers"] += not made
+                self.counts["questions altered"] += len(made) > 1
                 taken[record.source] += len(made)
                 yield from made
         self.counts.update({f"samples of {name}": count for name, count in taken.items()})
         self.reader.sources.append(source_entry(source, taken.total(), file_subsets(source.path)))
+
+    def _altered(self, record: ReadingRecord, questions: AlteredQuestions) -> str | None:
+        """Return the question with a part exchanged, for a share of those with an answer."""
+        place = hash_fraction(f"altered/{record.id}", self.options.seed)
+        if not record.answer or place >= self.options.altered_rate:
+            return None
+        return questions.altered(page_of(record), record)
 
     def _hops(self, source: NamedPath) -> Iterator[InstructionSample]:
         make = answer_samples if source.name == "hotpotqa" else hop_samples
@@ -98,7 +112,7 @@ class ReadingBuild(InstructionBuild):
     title = "Reading with the question in hand"
     nothing = "the sources hold no passage that answers a question"
     shown = ("splits", "figures", "counts")
-    of_prompts = ("per_data_set", "nothing_rate", "negatives", "datasets")
+    of_prompts = ("per_data_set", "nothing_rate", "altered_rate", "negatives", "datasets")
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
@@ -124,6 +138,11 @@ class ReadingBuild(InstructionBuild):
             "--nothing-rate", type=float, default=SampleOptions.nothing_rate,
             help="share of hops, first rounds and triples beside or in place of which a passage "
             "that does not tell is shown (%(default)s)",
+        )  # fmt: skip
+        add(
+            "--altered-rate", type=share, default=0.0, metavar="SHARE",
+            help="share of reading's answered questions beside which the same is asked with "
+            "another name or number, which its passage does not tell (%(default)s)",
         )  # fmt: skip
         add(
             "--negatives", type=int, default=SampleOptions.negatives, metavar="N",

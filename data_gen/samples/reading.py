@@ -22,16 +22,27 @@ _NOT_ASKED = frozenset({"instance of", "subclass of", "start time", "end time", 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-def passage_samples(record: ReadingRecord) -> Iterator[InstructionSample]:
-    """Yield the record's sample; none where its answer is no span of its passage."""
+def page_of(record: ReadingRecord) -> str:
+    """Return a name of the page that the passage is from: questions on one page share a split."""
+    return hashlib.sha256((record.title or record.passage).encode()).hexdigest()[:16]
+
+
+def passage_samples(
+    record: ReadingRecord, altered: str | None = None
+) -> Iterator[InstructionSample]:
+    """Yield the record's sample; none where its answer is no span of its passage.
+
+    altered: a question that the passage does not answer, which makes a sample of nothing.
+    """
     if record.answer_form or len(record.answer) > MOST_ANSWER_CHARACTERS:
         return
     text = passage_text(record.title, record.passage)
     answers = tuple(filter(None, (part.strip() for part in record.answer.split(SEPARATOR))))
     if all(mentions(text, answer) for answer in answers):
-        # Questions on one page share a split.
-        page = hashlib.sha256((record.title or record.passage).encode()).hexdigest()[:16]
-        yield _sample(f"{page}/{record.id.replace('/', '_')}", 0, record.question, text, answers)
+        source_id = f"{page_of(record)}/{record.id.replace('/', '_')}"
+        yield _sample(source_id, 0, record.question, text, answers)
+        if altered:
+            yield _sample(source_id, 1, altered, text)
 
 
 def _sample(

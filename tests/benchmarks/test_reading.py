@@ -53,6 +53,8 @@ def test_what_is_asked(tmp_path: Path) -> None:
     rows = [*map(read_passage, range(5)), read_passage(9, answer_form="yes/no", answer="yes")]
     reading = reading_asked(write_lines(tmp_path / "r.jsonl", rows), 10, 0)
     assert len(reading) == 5 and {one.kind for one in reading} == {"a", "b"}
+    first = reading_asked(tmp_path / "r.jsonl", 2, 0)
+    assert [*first, *reading_asked(tmp_path / "r.jsonl", 10, 0, skip=2)] == reading
     hops = hops_asked("2Wiki", write_lines(tmp_path / "q.jsonl", [question(1)]))
     assert [(h.question, h.kind, h.golds) for h in hops] == [
         ("Who directed Zone 1?", "director", ("Denys Roe",)),

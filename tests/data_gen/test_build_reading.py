@@ -67,6 +67,23 @@ def test_read_passages(tmp_path: Path) -> None:
     assert (capped["counts"]["samples of a"], len(fewer)) == (3, 6)
 
 
+def test_altered_questions_are_answered_with_nothing(tmp_path: Path) -> None:
+    passage = "Radium was found by Marie Curie in 1898. In 1903 she went to Stockholm."
+    rows = [
+        read_passage(n, question=f"Who found radium in 1898, asked {n} times?", passage=passage)
+        for n in range(20)
+    ]
+    data = write_lines(tmp_path / "read.jsonl", rows)
+    arguments = ("--source", f"reading={data}", "--altered-rate")
+    card, samples = build(tmp_path / "out", *arguments, "1")
+    altered = [sample for sample in samples if sample.label == "nothing"]
+    assert len(altered) == card["counts"]["questions altered"] == 20
+    assert all("radium in 1903, asked" in sample.prompt for sample in altered)
+    card, some = build(tmp_path / "some", *arguments, "0.4")
+    assert 0 < card["counts"]["questions altered"] < 20
+    assert {s.id for s in some} < {s.id for s in samples}
+
+
 def test_hops_and_first_rounds(tmp_path: Path) -> None:
     data = write_lines(tmp_path / "q.jsonl", [question(number) for number in range(12)])
     test = write_lines(tmp_path / "test.jsonl", [{**question(3), "evidences": []}])
