@@ -62,6 +62,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "training.improve",
         "training.compare",
         "training.average",
+        "training.lower_rank",
         "training.ship",
         "training.recipe_table",
     ),
