@@ -18,8 +18,6 @@ EARLIER = "__earlier"
 # Loops with the planner after it, before the one that ships: it learned as many plans that end as
 # plans that ask on.
 BALANCED = "__balanced_plans"
-# Loops with the planner that ships and the extractive reader before its third stage of training.
-TWO_STAGES = "__two_stage_reader"
 QUESTION_FIRST = "__question_first"
 BASELINE = "ras_no_planning"
 TITLES = {
@@ -122,12 +120,7 @@ class QuestionSet:
     @cached_property
     def unbalanced(self) -> list[dict[str, Any]]:
         """F1 with the planner before and with the one that ships, as `ablated`."""
-        return self._against(BALANCED, TWO_STAGES)
-
-    @cached_property
-    def reread(self) -> list[dict[str, Any]]:
-        """F1 with the extractive reader before and with the one that ships, as `ablated`."""
-        return self._against(TWO_STAGES)
+        return self._against(BALANCED)
 
     @cached_property
     def planned_first(self) -> list[dict[str, Any]]:

@@ -162,7 +162,6 @@ def evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "ras__earlier": [1, 1, 0, 1],
         "ras__balanced_plans": [1, 1, 0, 0],
         "ras__balanced_plans__question_first": [0, 0, 0, 1],
-        "ras__two_stage_reader": [0, 0, 0, 1],
     }
     for name, right in runs.items():
         ems = [float(em) for em in right] * 5
@@ -204,14 +203,14 @@ def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     rows = {row["variant"]: row for row in group.variants}
     assert set(rows) == {
         "no_derived", "all_facts", "written", "paper", "earlier", "balanced_plans",
-        "question_first", "two_stage_reader",
+        "question_first",
     }  # fmt: skip
     assert (rows["earlier"]["loop"], rows["earlier"]["gain"]["difference"]) == ("ras__paper", 0)
     row = rows["no_derived"]
     assert (row["loop"], row["with"]["mean"], row["without"]["mean"]) == ("ras", 0.75, 0.25)
     text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
     section = text[text.index("What do the papers' settings") :]
-    assert section.count("| [`ras`](../benchmarks/results/development/own/ras/) |") == 6
+    assert section.count("| [`ras`](../benchmarks/results/development/own/ras/) |") == 5
     assert f"| {page.within(row['gain'])} | {page.probability(row['gain']['p_value'])} |" in section
     varied = "| [`ras`, paper](../benchmarks/results/development/own/ras__paper/) |"
     assert section.count(varied) == 1
@@ -236,8 +235,7 @@ def test_what_focused_extraction_carries_is_paired(evaluated: Path) -> None:
     assert {row["loop"] for row in group.focused} == {"ras"}
     expected = {
         "focused": (0.25, 0.75), "pointed": (0.5, 0.75), "replanned": (0.75, 0.5),
-        "planned_first": (0.25, 0.5), "unbalanced": (0.5, 0.25),
-        "reread": (0.25, 0.75),
+        "planned_first": (0.25, 0.5), "unbalanced": (0.5, 0.75),
     }  # fmt: skip
     for name, (without, having) in expected.items():
         row = getattr(group, name)[0]
