@@ -13,10 +13,11 @@ from data_gen.facts.entities import mentions
 from models.facts.grounding import split_sentences
 from models.formats.reading import ReadingRecord
 
-# A name within a sentence, so that the capital letter says that it is one.
+# What each kind of part looks like. A name within a sentence, so that the capital letter says that it is one.
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][\w-]*(?: [A-Z][\w-]*)*")
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?!\w)")
 _PARTS = (_NAME, _NUMBER)
+# Share of exchanges, where both can be made, with a part of the passage and not of another question.
 _NEAR = 0.5
 
 
@@ -48,7 +49,7 @@ class AlteredQuestions:
         draw.shuffle(found)
         for kind, part in found:
             near = self._near(kind, record)
-            far = [other for other in self._of_page[page, kind] if not _within(other, record)]
+            far = [other for other in self._of_page[page, kind] if not _is_known(other, record)]
             choices = [
                 alike
                 for others in (near, far)
@@ -85,7 +86,8 @@ def _share(part: str, texts: Sequence[str]) -> bool:
     return any(mentions(text, part) or mentions(part, text) for text in texts if text)
 
 
-def _within(part: str, record: ReadingRecord) -> bool:
+def _is_known(part: str, record: ReadingRecord) -> bool:
+    """Return whether a record's question, title or answers hold a part, or its passage a word."""
     return _share(part, [record.question, record.title, *record.answers]) or any(
         mentions(record.passage, word) for word in part.split()
     )
