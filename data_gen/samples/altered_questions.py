@@ -13,11 +13,11 @@ from data_gen.facts.entities import mentions
 from models.facts.grounding import split_sentences
 from models.formats.reading import ReadingRecord
 
-# What each kind of part looks like. A name within a sentence, so that the capital letter says that it is one.
+# A name within a sentence, so that the capital letter says that it is one.
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][\w-]*(?: [A-Z][\w-]*)*")
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?!\w)")
 _PARTS = (_NAME, _NUMBER)
-# Share of exchanges, where both can be made, with a part of the passage and not of another question.
+# Share of exchanges with a part of the passage, where another question has one to give too.
 _NEAR = 0.5
 
 
@@ -63,16 +63,14 @@ class AlteredQuestions:
     @staticmethod
     def _near(kind: re.Pattern[str], record: ReadingRecord) -> list[str]:
         """Return parts of the passage's sentences that hold no answer and are not asked about."""
-        silent = [
-            sentence
-            for sentence in split_sentences(record.passage)
-            if not any(mentions(sentence, answer) for answer in record.answers)
-        ]
-        telling = " ".join(set(split_sentences(record.passage)).difference(silent))
+        telling, silent = [], []
+        for sentence in split_sentences(record.passage):
+            tells = any(mentions(sentence, answer) for answer in record.answers)
+            (telling if tells else silent).append(sentence)
         return [
             part
             for part in dict.fromkeys(part for s in silent for part in kind.findall(s))
-            if not _share(part, [record.question, record.title, telling, *record.answers])
+            if not _share(part, [record.question, record.title, *telling, *record.answers])
         ]
 
 
