@@ -63,7 +63,8 @@ class AlteredQuestions:
     @staticmethod
     def _near(kind: re.Pattern[str], record: ReadingRecord) -> list[str]:
         """Return parts of the passage's sentences that hold no answer and are not asked about."""
-        telling, silent = [], []
+        telling: list[str] = []
+        silent: list[str] = []
         for sentence in split_sentences(record.passage):
             tells = any(mentions(sentence, answer) for answer in record.answers)
             (telling if tells else silent).append(sentence)
