@@ -21,9 +21,8 @@ from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.tables import emit_json, print_table
 from models.files.checkpoint import METRICS_FILE, read_component_config, write_component
+from models.parts.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 
-ADAPTER = "adapter_model.safetensors"
-ADAPTER_CONFIG = "adapter_config.json"
 DOWN, UP = "lora_A.weight", "lora_B.weight"
 
 
@@ -75,13 +74,12 @@ def lower_rank(folder: Path, rank: int, out: Path) -> dict[str, float]:
         CheckpointError: a folder that is no component, or is damaged.
     """
     config = read_component_config(folder)
-    if not (folder / ADAPTER).is_file():
-        raise RankError(f"{folder} has no {ADAPTER}: only the rank of an adapter can be lowered")
-    had = config["lora_rank"]
+    had = config.get("lora_rank", 0)
+    weights = load_file(folder / ADAPTER_WEIGHTS) if (folder / ADAPTER_WEIGHTS).is_file() else {}
+    if not any(name.endswith(DOWN) for name in weights):
+        raise RankError(f"{folder} has no LoRA: only the rank of an adapter can be lowered")
     if not 0 < rank < had:
         raise RankError(f"{folder} has rank {had}: give --rank from 1 to {had - 1}")
-    weights, kept = lower_weights(load_file(folder / ADAPTER), rank)
-    described = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     # What scales the update, alpha / rank, stays.
     alpha = config["lora_alpha"] * rank / had
     if alpha != int(alpha):
@@ -89,14 +87,16 @@ def lower_rank(folder: Path, rank: int, out: Path) -> dict[str, float]:
             f"{folder}: alpha {config['lora_alpha']} over rank {had} is no whole alpha at rank "
             f"{rank}. Give another rank"
         )
+    lowered, kept = lower_weights(weights, rank)
+    described = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     config |= {"lora_rank": rank, "lora_alpha": int(alpha)}
     described |= {"r": rank, "lora_alpha": int(alpha)}
 
     def write(target: Path) -> None:
         for file in (*folder.glob("*.safetensors"), folder / METRICS_FILE):
-            if file.is_file() and file.name != ADAPTER:
+            if file.is_file() and file.name != ADAPTER_WEIGHTS:
                 shutil.copyfile(file, target / file.name)
-        save_file(weights, target / ADAPTER, metadata={"format": "pt"})
+        save_file(lowered, target / ADAPTER_WEIGHTS, metadata={"format": "pt"})
         text = json.dumps(described, indent=2) + "\n"
         (target / ADAPTER_CONFIG).write_text(text, encoding="utf-8")
 

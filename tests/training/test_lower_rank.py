@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from models.files.checkpoint import verify_component
+from models.parts.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
-from tests.components import ras_component, stir
+from tests.components import ras_component, stir, tri_rag_component
 from tests.run_main import run_main
 from tests.tiny import tiny_backbone
-from training.lower_rank import ADAPTER, RankError, lower_rank, lower_update, main
+from training.lower_rank import RankError, lower_rank, lower_update, main
 
 SIZES = st.integers(1, 12)
 
@@ -31,8 +32,8 @@ def component(tmp_path: Path) -> Path:
 
 def updates(folder: Path) -> dict[str, torch.Tensor]:
     """Return what each module's adapter adds to its weights."""
-    weights = load_file(folder / ADAPTER)
-    described = json.loads((folder / "adapter_config.json").read_text())
+    weights = load_file(folder / ADAPTER_WEIGHTS)
+    described = json.loads((folder / ADAPTER_CONFIG).read_text())
     scale = described["lora_alpha"] / described["r"]
     return {
         name.removesuffix(".lora_A.weight"): scale * weights[name.replace("lora_A", "lora_B")] @ a
@@ -79,8 +80,8 @@ def test_what_is_written_is_a_component_of_that_rank(component: Path, tmp_path: 
     lower = TextToTriples.from_pretrained(tmp_path / "lower", dtype="float32")
     assert lower.settings.lora_rank == 4
     assert (tmp_path / "lower" / "metrics.json").read_text() == '{"eval_loss": 1.0}'
-    size = (tmp_path / "lower" / ADAPTER).stat().st_size
-    assert size < 0.7 * (component / ADAPTER).stat().st_size
+    size = (tmp_path / "lower" / ADAPTER_WEIGHTS).stat().st_size
+    assert size < 0.7 * (component / ADAPTER_WEIGHTS).stat().st_size
     for name, before in updates(component).items():
         after = updates(tmp_path / "lower")[name]
         assert (before - after).norm() < before.norm()
@@ -102,10 +103,19 @@ def test_a_rank_that_is_not_lower_is_refused(component: Path, rank: int, tmp_pat
 
 
 def test_a_component_without_an_adapter_is_refused(component: Path, tmp_path: Path) -> None:
-    (component / ADAPTER).unlink()
+    (component / ADAPTER_WEIGHTS).unlink()
     (component / "manifest.json").unlink(missing_ok=True)
     with pytest.raises(RankError, match="only the rank of an adapter"):
         lower_rank(component, 2, tmp_path / "lower")
+
+
+@pytest.mark.parametrize("adaptation", ["soft_prompt", "prefix_tuning"])
+def test_a_prompt_has_no_rank(adaptation: str, tmp_path: Path) -> None:
+    tiny_backbone(tmp_path / "backbone")
+    prompt = tri_rag_component(tmp_path / "prompt", tmp_path / "backbone", adaptation)
+    with pytest.raises(RankError, match="only the rank of an adapter"):
+        lower_rank(prompt, 2, tmp_path / "lower")
+    assert not (tmp_path / "lower").exists()
 
 
 def test_the_command(
