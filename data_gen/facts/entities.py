@@ -1,6 +1,7 @@
 """Comparison of written names of entities, and the kind of thing that a passage is about."""
 
 import re
+from functools import lru_cache
 
 from data_gen.labelling.patterns import first_sentences, is_person
 from models.formats.conditions import relation_words
@@ -61,6 +62,8 @@ def entity_key(text: str) -> str:
     return plain_words(_BRACKETS.sub("", text) or text) or text.casefold().strip()
 
 
+# A passage is asked for many names in turn.
+@lru_cache(maxsize=1024)
 def plain_words(text: str) -> str:
     """Return the words of a text in lower case, joined by single spaces, without articles."""
     words = _NOT_WORD.sub(" ", text.casefold())

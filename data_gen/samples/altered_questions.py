@@ -44,7 +44,7 @@ class AlteredQuestions:
             (kind, part)
             for kind in _PARTS
             for part in kind.findall(record.question)
-            if mentions(record.passage, part) and not _share(part, record.answers)
+            if mentions(record.passage, part) and not _overlaps(part, record.answers)
         ]
         draw.shuffle(found)
         for kind, part in found:
@@ -71,7 +71,7 @@ class AlteredQuestions:
         return [
             part
             for part in dict.fromkeys(part for s in silent for part in kind.findall(s))
-            if not _share(part, [record.question, record.title, *telling, *record.answers])
+            if not _overlaps(part, [record.question, record.title, *telling, *record.answers])
         ]
 
 
@@ -80,13 +80,13 @@ def _alike(number: str, other: str) -> bool:
     return re.sub(r"\d", "0", number) == re.sub(r"\d", "0", other) and number != other
 
 
-def _share(part: str, texts: Sequence[str]) -> bool:
+def _overlaps(part: str, texts: Sequence[str]) -> bool:
     """Return whether a part and one of the texts hold each other."""
     return any(mentions(text, part) or mentions(part, text) for text in texts if text)
 
 
 def _is_known(part: str, record: ReadingRecord) -> bool:
     """Return whether a record's question, title or answers hold a part, or its passage a word."""
-    return _share(part, [record.question, record.title, *record.answers]) or any(
+    return _overlaps(part, [record.question, record.title, *record.answers]) or any(
         mentions(record.passage, word) for word in part.split()
     )
