@@ -41,7 +41,12 @@ from inference.engines.contract import (
 from inference.indexes.extraction import TripleExtractor, chunks
 from inference.indexes.focused import FocusedExtractor
 from inference.indexes.spans import SpanService
-from inference.opening.arguments import add_engine_arguments, command, engine_options_from
+from inference.opening.arguments import (
+    add_engine_arguments,
+    command,
+    engine_options_from,
+    whole_number,
+)
 from inference.opening.components import Component, open_helper
 from inference.opening.engine import build_engine
 from inference.opening.extractors import open_extractor, open_focused_extractor
@@ -243,7 +248,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--reading", type=Path, metavar="FILE", help="records of a question and a passage")
     add("--limit", type=int, default=1000, help="of them, by chance (default: 1000)")
-    add("--skip", type=int, default=0, help="leave out so many that chance puts first (default: 0)")
+    add("--skip", type=whole_number(0), default=0,
+        help="leave out so many that chance puts first (default: 0)")  # fmt: skip
     add("--questions", type=named_file, nargs="*", default=[], metavar="NAME=FILE",
         help="questions with annotated steps and their passages")  # fmt: skip
     add("--span-reader", type=checkpoint_or_none, default=DEFAULT_SPAN_READER, metavar="DIR",
