@@ -4,7 +4,8 @@ training/lower_rank.py --component checkpoints/t2t_smollm2 --rank 8 --out runs/t
 
 The largest singular values of each update are kept (Eckart and Young 1936); the table says how much
 of it they hold. Measure what comes out like any component, and train it on from there
-(`model.start_from`).
+(`model.start_from`). The data's subsets in the manifest stay; the figures of the component that it
+was made of stand under `lowered` in metrics.json.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -20,7 +22,13 @@ from torch import Tensor
 from common.commands import command_parser, one_line_errors
 from common.errors import UserError
 from common.tables import emit_json, print_table
-from models.files.checkpoint import METRICS_FILE, read_component_config, write_component
+from models.files.checkpoint import (
+    METRICS_FILE,
+    component_fingerprint,
+    component_provenance,
+    read_component_config,
+    write_component,
+)
 from models.parts.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 
 DOWN, UP = "lora_A.weight", "lora_B.weight"
@@ -91,17 +99,36 @@ def lower_rank(folder: Path, rank: int, out: Path) -> dict[str, float]:
     described = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     config |= {"lora_rank": rank, "lora_alpha": int(alpha)}
     described |= {"r": rank, "lora_alpha": int(alpha)}
+    metrics = _lowered_metrics(folder, had)
+    provenance = component_provenance(folder)
+    if "metrics" in provenance:
+        provenance["metrics"] = metrics
 
     def write(target: Path) -> None:
-        for file in (*folder.glob("*.safetensors"), folder / METRICS_FILE):
-            if file.is_file() and file.name != ADAPTER_WEIGHTS:
+        for file in folder.glob("*.safetensors"):
+            if file.name != ADAPTER_WEIGHTS:
                 shutil.copyfile(file, target / file.name)
         save_file(lowered, target / ADAPTER_WEIGHTS, metadata={"format": "pt"})
-        text = json.dumps(described, indent=2) + "\n"
-        (target / ADAPTER_CONFIG).write_text(text, encoding="utf-8")
+        for name, value in ((ADAPTER_CONFIG, described), (METRICS_FILE, metrics)):
+            text = json.dumps(value, indent=2) + "\n"
+            (target / name).write_text(text, encoding="utf-8")
 
-    write_component(out, config, write)
+    write_component(out, config, write, provenance=provenance)
     return kept
+
+
+def _lowered_metrics(folder: Path, rank: int) -> dict[str, Any]:
+    """Return a component's metrics with its figures under `lowered`: they were of another rank."""
+    path = folder / METRICS_FILE
+    metrics = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    figures = {name: value for name, value in metrics.items() if name.startswith("eval_")}
+    lowered = {
+        "component": folder.name,
+        "fingerprint": component_fingerprint(folder),
+        "rank": rank,
+        "figures": figures,
+    }
+    return {n: v for n, v in metrics.items() if n not in figures} | {"lowered": lowered}
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -195,6 +195,13 @@ def component_fingerprint(folder: str | Path) -> str:
     return hashlib.sha256(json.dumps(defining).encode()).hexdigest()[:16]
 
 
+def component_provenance(folder: str | Path) -> dict[str, Any]:
+    """Return what a component's manifest says beside its files; nothing where it has none."""
+    manifest = Path(folder) / MANIFEST_FILE
+    described = _read_json(manifest) if manifest.is_file() else {}
+    return {name: value for name, value in described.items() if name != "files"}
+
+
 def _check_sizes(folder: Path) -> None:
     """Compare each weight file with its own header, and each file with the manifest."""
     for path in sorted(folder.rglob("*.safetensors")):

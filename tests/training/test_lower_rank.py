@@ -9,7 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from models.files.checkpoint import verify_component
+from models.files.checkpoint import (
+    component_fingerprint,
+    component_provenance,
+    verify_component,
+)
 from models.parts.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.components import ras_component, stir, tri_rag_component
@@ -26,7 +30,7 @@ def component(tmp_path: Path) -> Path:
     model = TextToTriples.from_config(TextToTriplesConfig(str(backbone), lora_rank=8))
     stir(model, 0.3, only="lora_")
     model.save_pretrained(tmp_path / "component")
-    (tmp_path / "component" / "metrics.json").write_text('{"eval_loss": 1.0}')
+    (tmp_path / "component" / "metrics.json").write_text('{"eval_loss": 1.0, "steps": 7}')
     return tmp_path / "component"
 
 
@@ -79,12 +83,31 @@ def test_what_is_written_is_a_component_of_that_rank(component: Path, tmp_path: 
     assert all(0 < share < 1 for share in kept.values())
     lower = TextToTriples.from_pretrained(tmp_path / "lower", dtype="float32")
     assert lower.settings.lora_rank == 4
-    assert (tmp_path / "lower" / "metrics.json").read_text() == '{"eval_loss": 1.0}'
+    metrics = json.loads((tmp_path / "lower" / "metrics.json").read_text())
+    assert metrics == {
+        "steps": 7,
+        "lowered": {
+            "component": "component",
+            "fingerprint": component_fingerprint(component),
+            "rank": 8,
+            "figures": {"eval_loss": 1.0},
+        },
+    }
     size = (tmp_path / "lower" / ADAPTER_WEIGHTS).stat().st_size
     assert size < 0.7 * (component / ADAPTER_WEIGHTS).stat().st_size
     for name, before in updates(component).items():
         after = updates(tmp_path / "lower")[name]
         assert (before - after).norm() < before.norm()
+
+
+def test_what_it_was_trained_on_stays_in_the_manifest(component: Path, tmp_path: Path) -> None:
+    made_of = {"data": {"subsets": [{"subset": "a", "licence": "MIT"}]}, "metrics": {"steps": 7}}
+    manifest = component / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | made_of))
+    lower_rank(component, 4, tmp_path / "lower")
+    found = component_provenance(tmp_path / "lower")
+    assert found["data"] == made_of["data"]
+    assert found["metrics"] == json.loads((tmp_path / "lower" / "metrics.json").read_text())
 
 
 def test_other_weights_stay(tmp_path: Path) -> None:
