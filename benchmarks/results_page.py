@@ -111,9 +111,14 @@ def _check_means(record: Record, run: Run) -> None:
 
 
 def read_components(checkpoints: Path) -> dict[str, dict[str, Any]]:
-    """Return the metrics of each shipped component, by its folder's name."""
-    files = sorted(checkpoints.glob("*/metrics.json"))
-    return {file.parent.name: _component(json.loads(file.read_bytes())) for file in files}
+    """Return the metrics of each shipped component and its size, by its folder's name."""
+    return {
+        file.parent.name: {
+            **_component(json.loads(file.read_bytes())),
+            "megabytes": sum(path.stat().st_size for path in file.parent.iterdir()) / 1e6,
+        }
+        for file in sorted(checkpoints.glob("*/metrics.json"))
+    }
 
 
 def _component(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,14 +126,23 @@ def _component(metrics: Mapping[str, Any]) -> dict[str, Any]:
     last = metrics.get("last_part", metrics)
     train, validation = last["settings"]["train"], last["settings"]["validation"]
     batch = train["batch_size"] * train["gradient_accumulation_steps"]
-    figures = {name: value for name, value in last.items() if name.startswith("eval_")}
-    named = (f"{name[5:].replace('_', ' ')} {value:.3f}" for name, value in figures.items())
+    # Those of an adapter whose rank was lowered were measured before.
+    lowered = last.get("lowered", {})
+    figures = lowered.get("figures", last)
+    named = ", ".join(
+        f"{name[5:].replace('_', ' ')} {value:.3f}"
+        for name, value in figures.items()
+        if name.startswith("eval_")
+    )
+    whose = f"at rank {lowered['rank']}: " if lowered and named else ""
+    if last is not metrics and named:
+        whose = "its last part alone: " + whose
     return {
         "samples_seen": last["steps"] * batch,
         "minutes": last["train_seconds"] / 60,
         "tokens_per_second": last["train_tokens_per_second"],
         "held_out": validation["samples"] or None,
-        "figures": ", ".join(named),
+        "figures": whose + named,
     }
 
 

@@ -18,6 +18,8 @@ EARLIER = "__earlier"
 # Loops with the planner after it, before the one that ships: it learned as many plans that end as
 # plans that ask on.
 BALANCED = "__balanced_plans"
+# Loops with the planner that ships and the extractive reader before the mean of two that ships.
+TWO_STAGES = "__two_stage_reader"
 QUESTION_FIRST = "__question_first"
 BASELINE = "ras_no_planning"
 TITLES = {
@@ -120,7 +122,12 @@ class QuestionSet:
     @cached_property
     def unbalanced(self) -> list[dict[str, Any]]:
         """F1 with the planner before and with the one that ships, as `ablated`."""
-        return self._against(BALANCED)
+        return self._against(BALANCED, TWO_STAGES)
+
+    @cached_property
+    def reread(self) -> list[dict[str, Any]]:
+        """F1 with the extractive reader before and with the one that ships, as `ablated`."""
+        return self._against(TWO_STAGES)
 
     @cached_property
     def planned_first(self) -> list[dict[str, Any]]:

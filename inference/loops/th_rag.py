@@ -2,12 +2,11 @@
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from inference.engines.contract import Constraint
 from inference.indexes.hierarchy.index import EvidenceSentence, HierarchyIndex, ScoredQuestion
 from inference.indexes.hierarchy.offers import SHORTLIST, Offer, TopicOffers
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
@@ -24,65 +23,20 @@ from inference.loops.kind import (
 )
 from inference.loops.model import GraphReader, ModelSteps, chat_request, search, write_answer
 from inference.loops.ras import as_history
+from inference.loops.th_rag_steps import (
+    CHOICE_STEPS,
+    fit_topic_evidence,
+    topic_answer_prompt,
+    write_choice,
+)
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
-from models.formats.paper_prompts import Prompts, paper_choice, paper_evidence_answer
-from models.formats.prompts import evidence_answer_prompt, passage_text
-from models.formats.query_triplets import QueryTriplet, format_query_triplet
+from models.formats.paper_prompts import Prompts
+from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord
-from models.formats.topics import (
-    BOUNDS,
-    Choice,
-    ChoiceLevel,
-    choice_instruction,
-    choice_prompt,
-    choice_schema,
-    format_choice,
-    parse_choice,
-)
+from models.formats.topics import BOUNDS, parse_choice
 
 Traversal = Literal["model", "embedding", "none"]
-CHOICE_STEPS: dict[ChoiceLevel, str] = {
-    "topics": "choose topics",
-    "subtopics": "choose subtopics",
-}
-"""What the steps are called that a trained chooser takes over."""
-LONG_ANSWER_TOKENS = 100
-"""A loop that may write more gives long answers (Table 9), else short ones (Table 10)."""
-
-
-def fit_topic_evidence(
-    evidence: Sequence[EvidenceSentence],
-    passages: Sequence[Passage],
-    budget: int,
-    count_tokens: Callable[[str], int],
-) -> tuple[str, int]:
-    """Return the context within a budget of tokens, and how many pieces are left out.
-
-    Facts stand as `subject | predicate | object`, each sentence behind its document's title. The
-    best sentences come first, then the passages, best first; what would exceed the budget stops
-    the list. The first sentence stays whatever the budget.
-    """
-    sentences = [_sentence_block(item) for item in evidence]
-    around = [passage_text(passage.title, passage.text) for passage in passages]
-    kept: list[str] = []
-    used = 0
-    for piece in (*sentences, *around):
-        size = count_tokens(piece)
-        if kept and used + size > budget:
-            break
-        kept.append(piece)
-        used += size
-    lines = ["Sentences and their facts:", *kept[: len(sentences)]]
-    if len(kept) > len(sentences):
-        lines += ["", "Passages:", *kept[len(sentences) :]]
-    return "\n".join(lines), len(sentences) + len(around) - len(kept)
-
-
-def _sentence_block(item: EvidenceSentence) -> str:
-    facts = [QueryTriplet(t.subject, t.predicate, t.object) for t in item.triples]
-    lines = [passage_text(item.chunk.title, item.sentence), *map(format_query_triplet, facts)]
-    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -223,7 +177,7 @@ class ThRagLoop:
             return list(nearest)
         if self.settings.traversal == "embedding":
             return list(nearest[: choice.most])
-        text = await self._ask(choice, trace)
+        text = await write_choice(self.steps, choice, self.settings.prompts, trace)
         parsed = parse_choice(text, choice.names)
         what = choice.level + (f" of {choice.topic}" if choice.topic else "")
         if parsed.invented:
@@ -233,28 +187,6 @@ class ThRagLoop:
         chosen = [offer.numbers[name] for name in parsed.chosen[: choice.most]]
         others = [number for number in nearest if number not in chosen]
         return chosen + others[: max(0, choice.least - len(chosen))]
-
-    async def _ask(self, choice: Choice, trace: Trace) -> str:
-        """Return the model's text; a trained chooser may write fewer than the least."""
-        step = CHOICE_STEPS[choice.level]
-        trained = step in self.steps.helpers
-        held_to = replace(choice, least=1) if trained else choice
-        instruction, prompt = choice_instruction(choice), choice_prompt(trace.question, choice)
-        if self.settings.prompts == "paper" and not trained:
-            instruction, prompt = "", paper_choice(trace.question, choice)
-        return await self.steps.ask(
-            step,
-            instruction,
-            prompt,
-            trace,
-            self._most_tokens(choice),
-            Constraint(json_schema=choice_schema(held_to)),
-        )
-
-    def _most_tokens(self, choice: Choice) -> int:
-        """Room for the longest choice, however clumsily a model puts it into tokens."""
-        longest = sorted(choice.names, key=len)[-choice.most :]
-        return 2 * self.steps.engine.count_tokens(format_choice(choice.level, longest)) + 16
 
     async def _answer_from(self, evidence: Sequence[EvidenceSentence], trace: Trace) -> str:
         """Return the backbone's answer over the evidence and its passages (Algorithm 2, 13-14)."""
@@ -267,11 +199,9 @@ class ThRagLoop:
                 f"{left_out} sentences and passages left out of {settings.budget} tokens of "
                 "evidence"
             )
-        long_form = settings.max_answer_tokens > LONG_ANSWER_TOKENS
-        write_prompt = evidence_answer_prompt
-        if settings.prompts == "paper":
-            write_prompt = paper_evidence_answer
-        prompt = write_prompt(trace.question, text, long_form)
+        prompt = topic_answer_prompt(
+            trace.question, text, settings.max_answer_tokens, settings.prompts
+        )
         return await write_answer(engine, chat_request(prompt, settings.max_answer_tokens), trace)
 
 

@@ -162,6 +162,7 @@ def evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "ras__earlier": [1, 1, 0, 1],
         "ras__balanced_plans": [1, 1, 0, 0],
         "ras__balanced_plans__question_first": [0, 0, 0, 1],
+        "ras__two_stage_reader": [0, 0, 0, 1],
     }
     for name, right in runs.items():
         ems = [float(em) for em in right] * 5
@@ -203,14 +204,14 @@ def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     rows = {row["variant"]: row for row in group.variants}
     assert set(rows) == {
         "no_derived", "all_facts", "written", "paper", "earlier", "balanced_plans",
-        "question_first",
+        "question_first", "two_stage_reader",
     }  # fmt: skip
     assert (rows["earlier"]["loop"], rows["earlier"]["gain"]["difference"]) == ("ras__paper", 0)
     row = rows["no_derived"]
     assert (row["loop"], row["with"]["mean"], row["without"]["mean"]) == ("ras", 0.75, 0.25)
     text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
     section = text[text.index("What do the papers' settings") :]
-    assert section.count("| [`ras`](../benchmarks/results/development/own/ras/) |") == 5
+    assert section.count("| [`ras`](../benchmarks/results/development/own/ras/) |") == 6
     assert f"| {page.within(row['gain'])} | {page.probability(row['gain']['p_value'])} |" in section
     varied = "| [`ras`, paper](../benchmarks/results/development/own/ras__paper/) |"
     assert section.count(varied) == 1
@@ -228,6 +229,19 @@ def test_loops_measured_with_another_component_are_named(evaluated: Path) -> Non
     assert "With an earlier planner and answerer: `ras_no_planning`." in text
 
 
+def test_figures_of_a_lowered_rank_are_those_of_the_rank_before(tmp_path: Path) -> None:
+    trained = json.loads((page.CHECKPOINTS / "ras_smollm2" / "metrics.json").read_text())
+    others = {name: value for name, value in trained.items() if not name.startswith("eval_")}
+    lowered = {"rank": 16, "figures": {"eval_exact_match": 0.5}}
+    for name, metrics in {"as_trained": trained, "lower": {**others, "lowered": lowered}}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.json").write_text(json.dumps(metrics))
+    found = page.read_components(tmp_path)
+    assert found["lower"]["figures"] == "at rank 16: exact match 0.500"
+    assert "rank" not in found["as_trained"]["figures"]
+    assert found["lower"]["minutes"] == found["as_trained"]["minutes"]
+
+
 def test_what_focused_extraction_carries_is_paired(evaluated: Path) -> None:
     [group] = page.read_sets(page.read_records(evaluated))
     assert group.loops == ["none", "ras", "ras_no_planning"]
@@ -235,7 +249,8 @@ def test_what_focused_extraction_carries_is_paired(evaluated: Path) -> None:
     assert {row["loop"] for row in group.focused} == {"ras"}
     expected = {
         "focused": (0.25, 0.75), "pointed": (0.5, 0.75), "replanned": (0.75, 0.5),
-        "planned_first": (0.25, 0.5), "unbalanced": (0.5, 0.75),
+        "planned_first": (0.25, 0.5), "unbalanced": (0.5, 0.25),
+        "reread": (0.25, 0.75),
     }  # fmt: skip
     for name, (without, having) in expected.items():
         row = getattr(group, name)[0]

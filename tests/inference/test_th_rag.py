@@ -19,7 +19,8 @@ from inference.indexes.hierarchy.extraction import AdapterChunkExtractor, Prompt
 from inference.indexes.hierarchy.index import HierarchyIndex
 from inference.indexes.hierarchy.kinds import KindTopics
 from inference.loops.model import GraphReader, InputMaker, ModelSteps, ReaderInput
-from inference.loops.th_rag import CHOICE_STEPS, ThRagLoop, ThRagSettings
+from inference.loops.th_rag import ThRagLoop, ThRagSettings
+from inference.loops.th_rag_steps import CHOICE_STEPS
 from inference.loops.trace import Trace
 from inference.opening.components import prompted_triples_request
 from inference.runs.evaluation import run_questions

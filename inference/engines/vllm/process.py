@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from inference.engines.contract import EngineError, LogprobsOf, UnsupportedRequestError
-from models.files.backbone import resolve_dtype
+from models.files.backbone import default_device, resolve_dtype
 
 CONNECTOR = "SoftPrefixConnector"
 CONNECTOR_MODULE = "inference.engines.vllm.soft_prefix_connector"
@@ -209,7 +209,7 @@ def start_vllm(model: str, dtype: str, settings: VLLMSettings, prefix_folder: Pa
 
 
 def _on_cpu() -> bool:
-    return not torch.cuda.is_available()
+    return default_device() == "cpu"
 
 
 def set_environment(settings: VLLMSettings) -> None:
