@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 COMPONENT = "span_reader"
 ANSWER_LAYER = "qa_outputs"
 LOWEST = -1e4
+# Tokens that are read at once.
+BATCH_TOKENS = {"cpu": 1024, "gpu": 16_384}
 DROPOUT_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -195,20 +197,25 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
         return self.eval().requires_grad_(False)
 
     def read(
-        self, processor: SpanProcessor, pairs: Sequence[tuple[str, str]], batch_size: int = 32
+        self,
+        processor: SpanProcessor,
+        pairs: Sequence[tuple[str, str]],
+        batch_tokens: int | None = None,
     ) -> list[Span]:
         """Return the best answer of each passage to its question, whatever its margin.
 
         Args:
             pairs: questions and passages.
-            batch_size: windows of passages at once, those of like length together.
+            batch_tokens: tokens at once, padding included, in windows of like length; by default
+                what the caches of a CPU hold, or what keeps a GPU busy.
         """
+        device = self.backbone.device
+        budget = batch_tokens or BATCH_TOKENS["cpu" if device.type == "cpu" else "gpu"]
         windows = processor.windows(pairs)
-        order = sorted(range(len(windows)), key=lambda n: len(windows[n].input_ids))
         best = [Span("", float("-inf"))] * len(pairs)
-        for first in range(0, len(order), batch_size):
-            chosen = [windows[n] for n in order[first : first + batch_size]]
-            inputs = {k: v.to(self.backbone.device) for k, v in processor.batch(chosen).items()}
+        for batch in batches_of_like_length([len(w.input_ids) for w in windows], budget):
+            chosen = [windows[number] for number in batch]
+            inputs = {k: v.to(device) for k, v in processor.batch(chosen).items()}
             spans, margins = self.best_spans(**inputs)
             for window, (start, end), margin in zip(
                 chosen, spans.tolist(), margins.tolist(), strict=True
@@ -217,6 +224,20 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
                     passage = pairs[window.pair][1]
                     best[window.pair] = Span(window.text(passage, start, end), margin)
         return best
+
+
+def batches_of_like_length(lengths: Sequence[int], most: int) -> list[list[int]]:
+    """Return the places of all lengths in batches, longest first.
+
+    A batch has at most `most` tokens, each row padded to its longest, and one row at least.
+    """
+    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    batches = []
+    while order:
+        rows = max(1, most // max(1, lengths[order[0]]))
+        batches.append(order[:rows])
+        order = order[rows:]
+    return batches
 
 
 def _missed(scores: Tensor, positions: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from models.formats.reading import reading_prompt
 from models.formats.records import InstructionSample
 from models.processors.passages import LabelCutError
 from models.processors.spans import SpanProcessor, occurrences, whole_words
-from models.span_reader import Span, SpanReader, SpanReaderConfig
+from models.span_reader import Span, SpanReader, SpanReaderConfig, batches_of_like_length
 from tests.tiny import tiny_encoder
 from training.recipe.spans import SpanCollator, span_samples
 
@@ -177,12 +177,23 @@ def test_reading_is_the_same_alone_and_in_batches(
     reader: SpanReader, processor: SpanProcessor
 ) -> None:
     pairs = [(ASKED, PASSAGE), ("When?", "In 1898."), (ASKED, "A lake. " * 9), ("Who?", PASSAGE)]
-    together = reader.read(processor, pairs, batch_size=3)
+    together = reader.read(processor, pairs, batch_tokens=60)
     alone = [reader.read(processor, [pair])[0] for pair in pairs]
     assert [span.text for span in together] == [span.text for span in alone]
     assert [s.margin for s in together] == pytest.approx([s.margin for s in alone], abs=1e-4)
     assert all(span.text in passage for span, (_, passage) in zip(together, pairs, strict=True))
     assert reader.read(processor, []) == []
+
+
+@given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 100))
+def test_batches_hold_every_window_once_within_their_tokens(lengths: list[int], most: int) -> None:
+    batches = batches_of_like_length(lengths, most)
+    assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
+    for batch in batches:
+        longest = max(lengths[place] for place in batch)
+        assert len(batch) == 1 or longest * len(batch) <= most
+    widest = [max(lengths[place] for place in batch) for batch in batches]
+    assert widest == sorted(widest, reverse=True)
 
 
 def test_the_best_span_is_the_best_of_all_pairs(
