@@ -232,11 +232,11 @@ def batches_of_like_length(lengths: Sequence[int], most: int) -> list[list[int]]
     A batch has at most `most` tokens, each row padded to its longest, and one row at least.
     """
     order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
-    batches = []
-    while order:
-        rows = max(1, most // max(1, lengths[order[0]]))
-        batches.append(order[:rows])
-        order = order[rows:]
+    batches, first = [], 0
+    while first < len(order):
+        rows = max(1, most // max(1, lengths[order[first]]))
+        batches.append(order[first : first + rows])
+        first += rows
     return batches
 
 

@@ -21,6 +21,7 @@ from common.tables import emit_json, print_table
 from models.files.checkpoint import (
     METRICS_FILE,
     component_fingerprint,
+    component_metrics,
     read_component_config,
     write_component,
 )
@@ -110,16 +111,11 @@ def average(folders: Sequence[Path], shares: Sequence[float], out: Path) -> list
         for file, tensors in weights.items():
             save_file(tensors, target / file, metadata={"format": "pt"})
         copy_adapter_config(folders[-1], target)
-        metrics = {"averaged": parts, "last_part": _metrics(folders[-1])}
+        metrics = {"averaged": parts, "last_part": component_metrics(folders[-1])}
         (target / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
 
     write_component(out, configs[-1], write)
     return parts
-
-
-def _metrics(folder: Path) -> dict[str, Any]:
-    path = folder / METRICS_FILE
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
 @one_line_errors()

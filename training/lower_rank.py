@@ -25,6 +25,7 @@ from common.tables import emit_json, print_table
 from models.files.checkpoint import (
     METRICS_FILE,
     component_fingerprint,
+    component_metrics,
     component_provenance,
     read_component_config,
     write_component,
@@ -119,8 +120,7 @@ def lower_rank(folder: Path, rank: int, out: Path) -> dict[str, float]:
 
 def _lowered_metrics(folder: Path, rank: int) -> dict[str, Any]:
     """Return a component's metrics with its figures under `lowered`: they were of another rank."""
-    path = folder / METRICS_FILE
-    metrics = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    metrics = component_metrics(folder)
     figures = {name: value for name, value in metrics.items() if name.startswith("eval_")}
     lowered = {
         "component": folder.name,

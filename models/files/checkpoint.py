@@ -202,6 +202,12 @@ def component_provenance(folder: str | Path) -> dict[str, Any]:
     return {name: value for name, value in described.items() if name != "files"}
 
 
+def component_metrics(folder: str | Path) -> dict[str, Any]:
+    """Return the figures and settings of a component's training; nothing where it has none."""
+    path = Path(folder) / METRICS_FILE
+    return _read_json(path) if path.is_file() else {}
+
+
 def _check_sizes(folder: Path) -> None:
     """Compare each weight file with its own header, and each file with the manifest."""
     for path in sorted(folder.rglob("*.safetensors")):
