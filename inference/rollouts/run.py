@@ -95,8 +95,6 @@ async def run_rollout(rollout: Rollout) -> dict[str, Any]:
     log = RolloutLog(rollout.out, _settings(rollout, drawn, baseline), versions, rollout.resume)
     jobs = [(record, number) for record in own for number in range(rollout.group)]
     missing = [(record, number) for record, number in jobs if (record.id, number) not in log]
-    # One of each question first: the others then find its passages read.
-    missing.sort(key=lambda job: job[1])
     # Before the first answer: the tree and the data may change while a long rollout runs.
     source = {
         **origin_of(rollout.options, rollout.dataset, rollout.corpus),

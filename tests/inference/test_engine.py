@@ -27,6 +27,7 @@ from inference.engines.contract import (
     UnsupportedRequestError,
 )
 from inference.engines.served import collate_requests
+from inference.engines.transformers import decoding
 from inference.engines.transformers.engine import Prepared, TransformersEngine
 from inference.opening.engine import build_engine
 from models.files.checkpoint import BackboneMismatchError, NotACheckpointError
@@ -156,6 +157,37 @@ async def test_tokens_do_not_depend_on_when_a_request_joins(
         assert left.logprobs == (
             right.logprobs if right.logprobs is None else pytest.approx(right.logprobs, abs=1e-4)
         )
+
+
+async def test_a_prompt_that_several_requests_have_is_read_once(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other draws of a prompt, other graphs behind the same ids, and prompts of like length."""
+    plain = [request for request in mixed_requests(engine, count=12) if request.adapter == "ras"]
+    requests = [
+        replace(request, sampling=Sampling(8, temperature=1.0, seed=seed, logprobs=True))
+        for seed in range(4)
+        for request in plain
+    ]
+    with_graph = next(request for request in plain if request.subgraphs)
+    requests.append(replace(with_graph, subgraphs=((Triple("a", "b", "c"),),)))
+    alone = await one_by_one(engine, requests)
+    engine.batcher.limits = Limits(max_batch_size=64)
+    rows: list[int] = []
+    left_pad = decoding.left_pad
+
+    def noted(embeddings: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        rows.append(len(embeddings))
+        return left_pad(embeddings)
+
+    monkeypatch.setattr(decoding, "left_pad", noted)
+    together = await engine.generate(requests)
+    assert sum(rows) == len(plain) + 1
+    assert [done.token_ids for done in together] == [done.token_ids for done in alone]
+    assert len({done.token_ids for done in together}) > len(plain)
+    for left, right in zip(together, alone, strict=True):
+        assert (left.logprobs is None) == (right.logprobs is None)
+        assert left.logprobs == pytest.approx(right.logprobs, abs=1e-4)
 
 
 async def test_a_short_request_does_not_wait_for_a_long_one(engine: TransformersEngine) -> None:

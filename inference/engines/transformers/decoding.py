@@ -1,13 +1,14 @@
 """Decoding a batch of prompts of different lengths, token by token.
 
-Differs from the library's `generate` in four ways, none of which changes a token: prompts of
-similar length are read together, so that little padding is computed; the cache is written in
-place; a row that is done leaves the batch instead of being padded to its end; prompts that came
-later take its place.
+Differs from the library's `generate` in five ways, none of which changes a token: prompts of
+similar length are read together, so that little padding is computed; a prompt that several rows
+have is read once; the cache is written in place; a row that is done leaves the batch instead of
+being padded to its end; prompts that came later take its place.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -50,6 +51,12 @@ def prefill_groups(lengths: Sequence[int], most_tokens: int) -> list[range]:
     return groups
 
 
+def each_once(embeddings: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[int]]:
+    """Return prompts [t_i, d] without those that are the tensor before, and how often each came."""
+    runs = [list(same) for _, same in itertools.groupby(embeddings, key=id)]
+    return [run[0] for run in runs], list(map(len, runs))
+
+
 def left_pad(embeddings: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return prompts [t_i, d] as one tensor [B, T, d], padded in front, and its mask [B, T]."""
     longest = max(map(len, embeddings))
@@ -71,7 +78,7 @@ class CausalDecoder:
         rows: Sequence[RowState],
         deep_prompt: PromptStates | None = None,
     ) -> None:
-        """embeddings: prompts [t_i, d], shortest first; rows: their states, in that order."""
+        """embeddings: prompts [t_i, d] in the order of `shortest_first`; rows: their states."""
         self.model = model
         self.deep_prompt = deep_prompt
         self.rows = list(rows)
@@ -97,11 +104,14 @@ class CausalDecoder:
         return self._read(self.embeddings, 0)
 
     def _read(self, embeddings: Sequence[torch.Tensor], first_row: int) -> torch.Tensor:
-        """Read prompts, shortest first, into the cache's rows from `first_row` on."""
+        """Read prompts, in the order of `shortest_first`, into the rows from `first_row` on."""
         logits = []
-        most_tokens = PREFILL_TOKENS.get(self.positions.device.type, PREFILL_TOKENS["cpu"])
-        for group in prefill_groups(list(map(len, embeddings)), most_tokens):
-            padded, mask = left_pad([embeddings[row] for row in group])
+        device = self.positions.device
+        prompts, repeats = each_once(embeddings)
+        most_tokens = PREFILL_TOKENS.get(device.type, PREFILL_TOKENS["cpu"])
+        row = first_row
+        for group in prefill_groups(list(map(len, prompts)), most_tokens):
+            padded, mask = left_pad([prompts[place] for place in group])
             cache = prompt_cache()
             output = self.model(
                 inputs_embeds=padded,
@@ -112,13 +122,16 @@ class CausalDecoder:
                 logits_to_keep=last_position(padded.device),
                 **self._prompted(in_cache=False),
             )
+            counts = [repeats[place] for place in group]
+            counts_B = torch.tensor(counts, device=device)
             # The longest row of a group has no padding, so the group fits its columns.
-            self.cache.place(first_row + group.start, len(self.rows), cache)
-            logits.append(output.logits[:, -1])
+            self.cache.place(row, len(self.rows), cache, counts_B)
+            logits.append(output.logits[:, -1].repeat_interleave(counts_B, dim=0))
+            row += sum(counts)
         return torch.cat(logits)
 
     def admit(self, embeddings: Sequence[torch.Tensor], rows: Sequence[RowState]) -> torch.Tensor:
-        """Read further prompts, shortest first; returns the logits that follow each."""
+        """Read further prompts, as `shortest_first` orders them; returns the logits after each."""
         earlier = len(self.rows)
         self.rows += rows
         lengths = torch.tensor(list(map(len, embeddings)), device=self.positions.device)
@@ -225,8 +238,19 @@ def drop_finished(
 def shortest_first(
     embeddings: Sequence[torch.Tensor], rows: Sequence[RowState]
 ) -> tuple[list[torch.Tensor], list[RowState]]:
-    """Return prompts [t_i, d] and their rows in order of the prompts' lengths."""
-    order = sorted(range(len(rows)), key=lambda place: len(embeddings[place]))
+    """Return prompts [t_i, d] and their rows by the prompts' lengths, rows of one prompt together.
+
+    Rows have a prompt in common where they have the same tensor.
+    """
+    first_place: dict[int, int] = {}
+    for place, prompt in enumerate(embeddings):
+        first_place.setdefault(id(prompt), place)
+
+    def key(place: int) -> tuple[int, int]:
+        prompt = embeddings[place]
+        return len(prompt), first_place[id(prompt)]
+
+    order = sorted(range(len(rows)), key=key)
     return [embeddings[place] for place in order], [rows[place] for place in order]
 
 

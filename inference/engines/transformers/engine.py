@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,14 @@ class Prepared:
     subgraphs: list[Subgraph]
     pieces: TextPieces | None = None
     settled: threading.Event = field(default_factory=threading.Event)
+
+    @cached_property
+    def prompt(self) -> Hashable:
+        """What the model reads; requests of one component with equal prompts read the same."""
+        graphs = [
+            (graph.nodes, graph.edges, graph.edge_index.tobytes()) for graph in self.subgraphs
+        ]
+        return tuple(self.input_ids), self.request.graph_encode, tuple(graphs)
 
     def work(self) -> Work[Prepared]:
         """Return what the batcher needs to know of it."""
@@ -205,20 +214,27 @@ def _embedded(jobs: Sequence[Job[Prepared, Completion]]) -> list[torch.Tensor]:
 
 
 def embed_prompts(batch: Sequence[Prepared]) -> list[torch.Tensor]:
-    """Return the prompts as embeddings [t_i, d], each graph token in its place (RAS §3.3)."""
+    """Return the prompts as embeddings [t_i, d], each graph token in its place (RAS §3.3).
+
+    Requests with the same prompt, such as draws of several answers to it, have one tensor.
+    """
     served = batch[0].served
     device, dtype = served.model.device, served.model.dtype
     embed = served.model.get_input_embeddings()
-    embeddings = [embed(torch.tensor(item.input_ids, device=device)) for item in batch]
-    if served.graph_encoder is None or served.features is None:
-        return embeddings
-    graphs = collate_requests([item.subgraphs for item in batch], served.features)
-    with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
-        tokens = served.graph_encoder(graphs.to(device))
-    for item, prompt, token in zip(batch, embeddings, tokens, strict=True):
-        if served.encodes_graph(item.request):
-            prompt[served.graph_position] = token.to(prompt.dtype)
-    return embeddings
+    different = {item.prompt: item for item in batch}
+    embeddings = {
+        prompt: embed(torch.tensor(item.input_ids, device=device))
+        for prompt, item in different.items()
+    }
+    if served.graph_encoder is not None and served.features is not None:
+        graphs = collate_requests([item.subgraphs for item in different.values()], served.features)
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+            tokens = served.graph_encoder(graphs.to(device))
+        for (prompt, item), token in zip(different.items(), tokens, strict=True):
+            if served.encodes_graph(item.request):
+                embedded = embeddings[prompt]
+                embedded[served.graph_position] = token.to(embedded.dtype)
+    return [embeddings[item.prompt] for item in batch]
 
 
 def _completion(item: Prepared, row: RowState) -> Completion:

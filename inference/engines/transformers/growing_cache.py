@@ -133,12 +133,19 @@ class GrowingCache(Cache):
         for layer in self.reserved:
             layer.extend(new_rows, length, capacity)
 
-    def place(self, row: int, batch_size: int, prefilled: DynamicCache) -> None:
-        """Copy a prefilled group of prompts to rows `row` and following, right-aligned."""
+    def place(
+        self, row: int, batch_size: int, prefilled: DynamicCache, repeats: torch.Tensor
+    ) -> None:
+        """Copy a prefilled group of prompts to rows `row` and following, right-aligned.
+
+        repeats: rows that each prompt of the group stands in, [b].
+        """
         for layer, source in zip(self.reserved, prefilled.layers, strict=True):
             assert isinstance(source, DynamicLayer)
             assert source.keys is not None and source.values is not None
-            layer.place(row, batch_size, source.keys, source.values)
+            keys = source.keys.repeat_interleave(repeats, dim=0)
+            values = source.values.repeat_interleave(repeats, dim=0)
+            layer.place(row, batch_size, keys, values)
 
     def keep(self, rows: torch.Tensor, first_column: int) -> None:
         """Keep these rows of every layer, without the columns before `first_column`."""
