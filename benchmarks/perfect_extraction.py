@@ -108,13 +108,13 @@ class AnnotatedPlanner(GraphReader):
         super().__init__(reader.engine, reader.make_input, reader.max_answer_tokens)
         self.steps = steps
 
-    async def plan(self, history: History, trace: Trace) -> Plan | None:
+    async def plans(self, history: History, trace: Trace) -> list[Plan]:
         """Return the next step's subquery, the first one after the question itself."""
         asked = {step.subquery for step in history.steps}
         left = [step.subquery for step in self.steps if step.subquery not in asked]
         if history.steps and not left:
-            return Plan(PlanAction.SUFFICIENT)
-        return Plan(PlanAction.SUBQ, left[0] if left else history.question)
+            return [Plan(PlanAction.SUFFICIENT)]
+        return [Plan(PlanAction.SUBQ, left[0] if left else history.question)]
 
 
 class PerfectedLoop:

@@ -47,6 +47,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "data_gen.build_hotpot_subq",
         "data_gen.build_hotpot_variants",
         "data_gen.build_world",
+        "data_gen.build_plans_ahead",
         "data_gen.split_questions",
         "data_gen.merge_shards",
         "data_gen.audit",

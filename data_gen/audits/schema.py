@@ -16,7 +16,7 @@ from data_gen.audits.table import (
     later_repeats,
 )
 from data_gen.facts.entities import plain_words
-from models.formats.planning import PlanAction, format_plan, parse_plan
+from models.formats.planning import PlanAction, format_plans, parse_plans
 from models.formats.records import RasSample, TriplesSample
 from models.formats.triples import Triple
 
@@ -42,12 +42,13 @@ def label_problem(sample: RasSample) -> str:
     """Return what is wrong with a plan's label in itself or beside its history, if anything."""
     if sample.task != "plan":
         return ""
-    plan = parse_plan(sample.label).plan
-    if plan is None or format_plan(plan) != " ".join(sample.label.split()):
+    plans = parse_plans(sample.label).plans
+    whole = " ".join(format_plans(plans).split()) if plans else ""
+    if not plans or whole != " ".join(sample.label.split()):
         return f"label {sample.label!r} is not one whole plan"
-    if plan.action is PlanAction.NO_RETRIEVAL and sample.history:
+    if plans[0].action is PlanAction.NO_RETRIEVAL and sample.history:
         return "[NO_RETRIEVAL] after something was retrieved"
-    if plan.action is PlanAction.SUFFICIENT and not sample.history:
+    if plans[0].action is PlanAction.SUFFICIENT and not sample.history:
         return "[SUFFICIENT] before anything was retrieved"
     return ""
 

@@ -107,6 +107,11 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
             "step; the others begin with the question itself, as in the paper (0)",
         )  # fmt: skip
         add(
+            "--plan-ahead", action="store_true",
+            help="plans of all steps that need no answer of each other, the last ones with their "
+            "end, after histories of what is annotated in the place of what is retrieved",
+        )  # fmt: skip
+        add(
             "--supported-answers", action="store_true",
             help="leave out answers that nothing found holds; where no round found anything, "
             f"the answer to be learned is {NOTHING!r}",
@@ -138,6 +143,8 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
         """End with an error where there is no source or a number is too low."""
         if not options.source and not options.no_retrieval:
             parser.error("give at least one --source or --no-retrieval")
+        if options.plan_ahead and (options.readings or options.asked or options.planned_first):
+            parser.error("--plan-ahead retrieves nothing: leave out what is said of retrieval")
         if options.readings and options.triples:
             parser.error("--readings and --triples both say what a passage holds: give one")
         if options.shard and options.asked:
@@ -192,7 +199,7 @@ class SubqBuild(Build[QuestionSamples, RasSample]):
         names = (
             "seed", "fractions", "top_k", "max_triples", "gold_rate", "plan_samples_per_question",
             "first_plan_fraction", "balance_plans", "answer_fraction", "supported_answers",
-            "planned_first", "forms",
+            "planned_first", "plan_ahead", "forms",
         )  # fmt: skip
         given = self.options.readings or self.options.triples
         extracted = given.name if given else None

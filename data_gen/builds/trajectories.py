@@ -26,6 +26,7 @@ from data_gen.facts.aligned_passages import LaterAnnotation
 from data_gen.facts.held_out import wording
 from data_gen.facts.passage_triples import PassageTriples
 from data_gen.facts.stand_ins import is_stand_in, told_by
+from data_gen.samples.plans_ahead import annotated_ahead
 from data_gen.samples.trajectories import (
     OracleOptions,
     instructed_question,
@@ -195,8 +196,12 @@ class SubqReading:
             if self.asked:
                 self._ask(question, self.asked)
             steps = [] if question.record.id in self.right else question.steps
-            own = trajectory_samples(
-                question.record, steps, question.retrieved, triples_of, self.oracle
+            own = (
+                annotated_ahead(question.record, steps)
+                if self.options.plan_ahead
+                else trajectory_samples(
+                    question.record, steps, question.retrieved, triples_of, self.oracle
+                )
             )
             if self.deal.shard.owns(question.record.id):
                 self.counts.place = (stage.number, 1, question.number)
@@ -235,7 +240,7 @@ class SubqReading:
 
     def _count(self, samples: list[RasSample], steps: int) -> None:
         self.counts["questions"] += 1
-        rounds = len(samples[-1].history)
+        rounds = len(samples[-1].history) if samples else 0
         self.counts["steps asked for"] += max(rounds - 1, 0)
         self.counts["steps not asked for (already known, or their bridge was missed)"] += max(
             0, steps - max(rounds - 1, 0)

@@ -198,6 +198,13 @@ class ReadingOptions(LoopOptions):
     stop_at_repeat: Annotated[
         bool, Option("ras: end at a subquery that was asked before (the paper's loop asks again)")
     ] = True
+    plan_ahead: Annotated[
+        bool,
+        Option(
+            "ras: follow all subqueries that a plan names, at once, and answer without another "
+            "plan where it says that they suffice (the paper's plans name one)"
+        ),
+    ] = True
     speculate_answer: Annotated[
         bool,
         Option(

@@ -11,7 +11,7 @@ from inference.retrieval.passages import Passage, Retriever
 from models.formats.grammars import plan_regex
 from models.formats.helpers import NOTHING
 from models.formats.paper_prompts import ras_prompt
-from models.formats.planning import History, Plan, parse_plan
+from models.formats.planning import History, Plan, parse_plan, parse_plans
 from models.formats.prompts import answer_prompt, passage_text, plan_prompt
 from models.formats.records import Task
 
@@ -19,6 +19,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 PromptRequest = Callable[[str], Request]
 MAX_PLAN_TOKENS = 64
+MAX_PLANS = 4
+"""Subqueries that a planner may ask at once."""
 MAX_ANSWER_TOKENS = 100
 """For short answers (RAS App. F.2); 300 for long ones."""
 INSTRUCTION = (
@@ -160,27 +162,42 @@ class GraphReader:
         make_input: InputMaker,
         max_answer_tokens: int = MAX_ANSWER_TOKENS,
         constrain: bool = False,
+        plan_ahead: bool = False,
     ) -> None:
         """`make_input` turns a history into a request as the component was trained to read it;
-        `constrain` holds plans to their grammar.
+        `constrain` holds plans to their grammar; `plan_ahead` reads all plans of a text, not the
+        first alone.
         """
         self.engine = engine
         self.make_input = make_input
         self.max_answer_tokens = max_answer_tokens
-        self.plan_constraint = Constraint(regex=plan_regex()) if constrain else None
+        self.most_plans = MAX_PLANS if plan_ahead else 1
+        regex = plan_regex(max_subqueries=self.most_plans) if constrain else None
+        self.plan_constraint = None if regex is None else Constraint(regex=regex)
 
-    async def plan(self, history: History, trace: Trace) -> Plan | None:
-        """Return the next plan; None when the model wrote none, which the trace notes."""
+    async def plans(self, history: History, trace: Trace) -> list[Plan]:
+        """Return the next plans, an end the last; none when the model wrote none, which the trace
+        notes.
+        """
+        tokens = self.most_plans * MAX_PLAN_TOKENS
         request = replace(
-            self._request("plan", history, trace, MAX_PLAN_TOKENS), constraint=self.plan_constraint
+            self._request("plan", history, trace, tokens), constraint=self.plan_constraint
         )
         [text] = await generate(self.engine, [request], "plan", trace)
-        plan = parse_plan(text).plan
-        if plan is None:
+        plans = list(parse_plans(text).plans)
+        if not plans:
             trace.notes.append(f"not a plan: {text!r}")
         if trace.steps:
             trace.steps[-1].decision = text
-        return plan
+        if self.most_plans == 1:
+            return plans[:1]
+        # The end of a list that is cut would come too soon.
+        return plans if len(plans) <= self.most_plans + 1 else plans[: self.most_plans]
+
+    async def plan(self, history: History, trace: Trace) -> Plan | None:
+        """Return the next plan, the first of several; None where there is none, as `plans`."""
+        plans = await self.plans(history, trace)
+        return plans[0] if plans else None
 
     async def answer(self, history: History, trace: Trace) -> str:
         """Return the answer over what the history holds; "" where it settles none.

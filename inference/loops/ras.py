@@ -69,15 +69,20 @@ class RasLoop:
     async def answer(self, record: QuestionRecord, trace: Trace | None = None) -> Trace:
         """Plan and retrieve until the planner has enough, then answer.
 
-        The loop ends at [SUFFICIENT], at the last round, at a plan that cannot be read, or with
-        `stop_at_repeat` at a subquery that was asked before.
+        What a plan asks at once is searched at once. The loop ends at [SUFFICIENT], be it behind
+        subqueries that then all found a fact, at the last round, at a plan that cannot be read, or
+        with `stop_at_repeat` at a subquery that was asked before.
         """
         trace = trace or Trace(record.question)
-        subquery = await self._first_subquery(trace)
+        plans = await self._first_plans(trace)
         early: Trace | None = None
-        while subquery:
-            trace.steps.append(await self._retrieve(subquery, trace))
-            subquery, early = await self._next_subquery(trace)
+        while subqueries := [plan.subquery for plan in plans if plan.subquery]:
+            found = await asyncio.gather(*(self._retrieve(asked, trace) for asked in subqueries))
+            trace.steps += found
+            if len(plans) > len(subqueries) and all(step.triples for step in found):
+                early = None
+                break
+            plans, early = await self._next_plans(trace)
         note_cut(trace)
         if self._declines(trace):
             trace.notes.append("declined: no passage that was found tells what was asked")
@@ -92,41 +97,45 @@ class RasLoop:
     def _declines(self, trace: Trace) -> bool:
         return self.settings.decline and bool(trace.steps) and not trace.graph
 
-    async def _first_subquery(self, trace: Trace) -> str:
-        if self.settings.planning:
-            plan = await self.reader.plan(History(trace.question), trace)
-            if plan is not None and plan.action is PlanAction.NO_RETRIEVAL:
-                return ""
-            if plan is not None and self.settings.first_subquery == "planned":
-                return plan.subquery or trace.question
-        return trace.question
-
-    async def _next_subquery(self, trace: Trace) -> tuple[str, Trace | None]:
-        """Return what is asked next, empty at the end, and what was answered beside the plan."""
+    async def _first_plans(self, trace: Trace) -> list[Plan]:
+        question = [Plan(PlanAction.SUBQ, trace.question)]
         if not self.settings.planning:
-            return "", None
+            return question
+        plans = await self.reader.plans(History(trace.question), trace)
+        if plans and plans[0].action is PlanAction.NO_RETRIEVAL:
+            return []
+        is_planned = plans and self.settings.first_subquery == "planned"
+        return self._within_rounds(plans, trace) if is_planned and plans[0].subquery else question
+
+    async def _next_plans(self, trace: Trace) -> tuple[list[Plan], Trace | None]:
+        """Return what is asked next, nothing at the end, and what was answered beside the plan."""
+        if not self.settings.planning:
+            return [], None
         if len(trace.steps) >= self.settings.max_rounds:
             trace.notes.append(f"stopped after {len(trace.steps)} rounds")
-            return "", None
-        plan, early = await self._plan(trace)
-        subquery = plan.subquery if plan is not None else ""
-        if self.settings.stop_at_repeat and trace.has_asked(subquery):
-            trace.notes.append(f"stopped at a repeated subquery: {subquery!r}")
-            return "", early
-        return subquery, early
+            return [], None
+        plans, early = await self._plan(trace)
+        if self.settings.stop_at_repeat:
+            plans = _up_to_repeated(plans, trace)
+        return self._within_rounds(plans, trace), early
 
-    async def _plan(self, trace: Trace) -> tuple[Plan | None, Trace | None]:
-        """Return the plan and, where it is asked for beside it, a trace of the answer alone."""
+    def _within_rounds(self, plans: list[Plan], trace: Trace) -> list[Plan]:
+        """Return as many plans as there are rounds left; an end counts as none."""
+        left = self.settings.max_rounds - len(trace.steps)
+        return plans[:left] if sum(bool(plan.subquery) for plan in plans) > left else plans
+
+    async def _plan(self, trace: Trace) -> tuple[list[Plan], Trace | None]:
+        """Return the plans and, where it is asked for beside them, a trace of the answer alone."""
         history = as_history(trace)
         # Nobody hears of an answer that may be dropped.
         is_followed = trace.listener is not None
         if not self.settings.speculate_answer or is_followed or self._declines(trace):
-            return await self.reader.plan(history, trace), None
+            return await self.reader.plans(history, trace), None
         early = Trace(trace.question, bill=trace.bill, evidence_only=trace.evidence_only)
-        plan, early.answer = await asyncio.gather(
-            self.reader.plan(history, trace), self.reader.answer(history, early)
+        plans, early.answer = await asyncio.gather(
+            self.reader.plans(history, trace), self.reader.answer(history, early)
         )
-        return plan, early
+        return plans, early
 
     async def _retrieve(self, subquery: str, trace: Trace) -> TraceStep:
         """Passages for a subquery (eq. 3) and their triples (eq. 4)."""
@@ -134,6 +143,15 @@ class RasLoop:
         return await extract_step(
             subquery, passages, trace, self.extractor, self.settings.max_triples
         )
+
+
+def _up_to_repeated(plans: list[Plan], trace: Trace) -> list[Plan]:
+    """Return the plans before one whose subquery the trace has asked, which the trace notes."""
+    for place, plan in enumerate(plans):
+        if trace.has_asked(plan.subquery):
+            trace.notes.append(f"stopped at a repeated subquery: {plan.subquery!r}")
+            return plans[:place]
+    return plans
 
 
 async def extract_step(
@@ -273,7 +291,12 @@ _READING = {
 }
 # 2WikiMultihopQA is searched by BM25 (§4.1), which knows no titles.
 _SEARCH = {"retriever": "bm25", "title_weight": 1, "top_k": 5}
-_PLANNING = {"first_subquery": "question", "stop_at_repeat": False, "max_rounds": 5}
+_PLANNING = {
+    "first_subquery": "question",
+    "stop_at_repeat": False,
+    "plan_ahead": False,
+    "max_rounds": 5,
+}
 RAS = LoopKind("ras", ReadingOptions, open_ras, _BOTH, paper={**_READING, **_SEARCH, **_PLANNING})
 RAS_NO_PLANNING = LoopKind(
     "ras_no_planning", ReadingOptions, open_ras, _BOTH, paper={**_READING, **_SEARCH}

@@ -218,7 +218,8 @@ def open_loop(
     make_input: InputMaker = few_shot_input if options.prompts == "paper" else chat_input
     if ras is not None:
         make_input = reader_inputs(ras, options.derive_comparisons, options.graph_encode)
-    reader = GraphReader(engine, make_input, options.max_answer_tokens, constrain)
+    plan_ahead = isinstance(options, ReadingOptions) and options.plan_ahead
+    reader = GraphReader(engine, make_input, options.max_answer_tokens, constrain, plan_ahead)
     unfocused = (components.t2t or components.backbone) if T2T_ADAPTER in kind.components else None
     passage_reader = components.helpers.get(READER_ADAPTER)
     folder = kind.folders(options).get(SPAN_READER)

@@ -22,17 +22,18 @@ _CONDITION_MARKS = r"\[\\\n\r"
 MOST_IN_PARENTHESES = 40
 
 
-def plan_regex(max_characters: int = 300) -> str:
+def plan_regex(max_characters: int = 300, max_subqueries: int = 1) -> str:
     """`[SUBQ] text`, `[SUFFICIENT]` or `[NO_RETRIEVAL]`; the text one line without a `[`.
 
-    max_characters: of the text.
+    max_characters: of a text. max_subqueries: above 1, so many, one a line, with or without
+    `[SUFFICIENT]` behind them.
     """
     subquery = rf"[^\[{_SPACE}][^\[{_LINE_ENDS}]{{0,{max_characters - 1}}}"
     tags = {action: action.replace("[", r"\[").replace("]", r"\]") for action in PlanAction}
-    return (
-        f"(?:{tags[PlanAction.SUFFICIENT]}|{tags[PlanAction.NO_RETRIEVAL]}"
-        f"|{tags[PlanAction.SUBQ]} {subquery})"
-    )
+    enough, asked = tags[PlanAction.SUFFICIENT], f"{tags[PlanAction.SUBQ]} {subquery}"
+    if max_subqueries > 1:
+        asked += rf"(?:\n{asked}){{0,{max_subqueries - 1}}}(?:\n{enough})?"
+    return f"(?:{enough}|{tags[PlanAction.NO_RETRIEVAL]}|{asked})"
 
 
 def triples_regex(max_triples: int = 40, max_characters: int = 120) -> str:

@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from models.formats.triples import Triple, format_triple, parse_triples
 
@@ -138,6 +139,14 @@ class ParsedPlan:
     malformed: int
 
 
+@dataclass(frozen=True)
+class ParsedPlans:
+    """The plans that a text held, in their order; `malformed` counts what was not a plan."""
+
+    plans: tuple[Plan, ...]
+    malformed: int
+
+
 _TAG = re.compile(r"\[\s*(SUBQ|SUFFICIENT|NO[_ ]RETRIEVAL)\s*\]")
 
 
@@ -169,3 +178,42 @@ def parse_plan(text: str) -> ParsedPlan:
     lines = _TAG.split(text[match.end() :], maxsplit=1)[0].strip().splitlines()
     subquery = strip_tags(lines[0]) if lines else ""
     return ParsedPlan(Plan(action, subquery), 0) if subquery else ParsedPlan(None, 1)
+
+
+def format_plans(plans: Sequence[Plan]) -> str:
+    """Write what is done before the planner looks again: subqueries, and an end where they suffice.
+
+    One a line. Raises ValueError for none, and where something follows an end or stands before
+    `NO_RETRIEVAL`.
+    """
+    ends = [place for place, plan in enumerate(plans) if plan.action is not PlanAction.SUBQ]
+    last = len(plans) - 1
+    if not plans or ends not in ([], [last]):
+        raise ValueError(f"{len(plans)} plans, with ends at {ends}: only the last may be an end")
+    if last and plans[last].action is PlanAction.NO_RETRIEVAL:
+        raise ValueError("[NO_RETRIEVAL] after a subquery")
+    return "\n".join(map(format_plan, plans))
+
+
+def parse_plans(text: str) -> ParsedPlans:
+    """Read all plans of a model's text up to its first end; never raises.
+
+    A subquery that stands there twice is read once. The first plan is that of `parse_plan`: where
+    that is none, so are the others.
+    """
+    starts = [match.start() for match in _TAG.finditer(text)]
+    plans: dict[Plan, None] = {}
+    malformed = int(not starts)
+    for start, end in pairwise([*starts, len(text)]):
+        plan = parse_plan(text[start:end]).plan
+        if plan is None:
+            malformed += 1
+            if not plans:
+                break
+        elif plan.action is PlanAction.NO_RETRIEVAL and plans:
+            malformed += 1
+        else:
+            plans[plan] = None
+            if plan.action is not PlanAction.SUBQ:
+                break
+    return ParsedPlans(tuple(plans), malformed)

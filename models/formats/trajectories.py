@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, TypeVar, get_args
 
 from models.formats.fields import FieldReader, read_triple
-from models.formats.planning import one_line, parse_plan
+from models.formats.planning import one_line, parse_plans
 from models.formats.query_triplets import parse_query_triplets
 from models.formats.reading import parse_reading
 from models.formats.records import InstructionSample, RasSample, TriplesSample
@@ -73,7 +73,7 @@ class ModelCall:
         if not self.text.strip():
             return 0
         if isinstance(sample, RasSample):
-            return parse_plan(self.text).malformed if sample.task == "plan" else 0
+            return parse_plans(self.text).malformed if sample.task == "plan" else 0
         if isinstance(sample, TriplesSample):
             return parse_triples(self.text).malformed
         if isinstance(sample, InstructionSample) and sample.task in _HELPERS:
@@ -82,13 +82,13 @@ class ModelCall:
 
     @property
     def repeats(self) -> bool:
-        """Return whether this is a plan whose subquery stands in its history."""
+        """Return whether this is a plan with a subquery that stands in its history."""
         sample = self.sample
         if not isinstance(sample, RasSample) or sample.task != "plan":
             return False
-        plan = parse_plan(self.text).plan
         asked = {_asked(step.subquery) for step in sample.history}
-        return plan is not None and bool(plan.subquery) and _asked(plan.subquery) in asked
+        planned = (plan.subquery for plan in parse_plans(self.text).plans)
+        return any(subquery and _asked(subquery) in asked for subquery in planned)
 
     @classmethod
     def from_json(cls, record: Any, where: str = "") -> Self:

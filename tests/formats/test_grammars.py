@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from models.formats.conditions import ConditionTriplet, format_conditions, parse_conditions
 from models.formats.grammars import conditions_regex, plan_regex, triples_regex
-from models.formats.planning import Plan, PlanAction, format_plan, parse_plan
+from models.formats.planning import (
+    Plan,
+    PlanAction,
+    format_plan,
+    format_plans,
+    parse_plan,
+    parse_plans,
+)
 from models.formats.triples import Triple, format_triples, parse_triples
 
 # Short, so that examples come quickly.
@@ -25,6 +32,13 @@ def test_a_held_plan_parses(text: str) -> None:
     parsed = parse_plan(text)
     assert parsed.malformed == 0
     assert parsed.plan is not None
+
+
+@given(st.from_regex(re.compile(plan_regex(12, max_subqueries=3)), fullmatch=True))
+def test_held_plans_parse(text: str) -> None:
+    parsed = parse_plans(text)
+    assert parsed.malformed == 0
+    assert 1 <= len(parsed.plans) <= 4
 
 
 @given(st.from_regex(TRIPLES, fullmatch=True))
@@ -46,6 +60,15 @@ def test_a_plan_of_training_is_let_through(plan: Plan) -> None:
     assert re.fullmatch(plan_regex(), format_plan(plan)[:300])
     for action in (PlanAction.SUFFICIENT, PlanAction.NO_RETRIEVAL):
         assert re.fullmatch(plan_regex(), format_plan(Plan(action)))
+
+
+@given(
+    st.lists(st.builds(Plan, st.just(PlanAction.SUBQ), PHRASES), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_plans_of_training_are_let_through(plans: list[Plan], ends: bool) -> None:
+    text = format_plans([*plans, Plan(PlanAction.SUFFICIENT)] if ends else plans)
+    assert re.fullmatch(plan_regex(4000, max_subqueries=4), text)
 
 
 @given(st.lists(st.builds(Triple, PHRASES, PHRASES, PHRASES), max_size=5))

@@ -118,6 +118,83 @@ async def test_only_the_question_itself_is_read_for_facts_that_lead_on() -> None
     assert [call.kwargs["whole"] for call in noted.await_args_list] == [False, True, False]
 
 
+LIVES = QuestionRecord("l", "Were Dawn's director and Ana Lis born in Brill?", "yes")
+BOTH = "[SUBQ] Who directed Dawn?\n[SUBQ] Where was Ana Lis born?"
+
+
+def ahead(plans: list[str], **settings: Any) -> tuple[RasLoop, ScriptedEngine]:
+    """A loop whose planner writes these texts one after the other, all of which count."""
+    written = iter(plans)
+
+    def model(request: Request) -> str:
+        is_plan = (request.prompt or "").startswith("You are a planner")
+        return next(written) if is_plan else good_model(request)
+
+    engine = ScriptedEngine(model)
+    loop = make_loop(engine, first_subquery="planned", **settings)
+    loop.reader = GraphReader(engine, text_input, plan_ahead=True)
+    return loop, engine
+
+
+def plans_asked(engine: ScriptedEngine) -> int:
+    return sum(
+        (request.prompt or "").startswith("You are a planner") for request in engine.requests
+    )
+
+
+async def test_all_subqueries_of_a_plan_are_searched_and_its_end_is_the_loops() -> None:
+    loop, engine = ahead([f"{BOTH}\n[SUFFICIENT]"])
+    trace = await loop.answer(LIVES)
+    assert [step.subquery for step in trace.steps] == [
+        "Who directed Dawn?",
+        "Where was Ana Lis born?",
+    ]
+    assert [len(step.triples) for step in trace.steps] == [1, 1]
+    assert (plans_asked(engine), trace.answer) == (1, "Brill")
+
+
+async def test_without_an_end_the_planner_looks_again() -> None:
+    loop, engine = ahead([BOTH, "[SUFFICIENT]"])
+    trace = await loop.answer(LIVES)
+    assert (len(trace.steps), plans_asked(engine)) == (2, 2)
+    assert trace.steps[-1].decision == "[SUFFICIENT]"
+
+
+async def test_an_end_behind_what_was_not_found_is_none() -> None:
+    loop, engine = ahead(["[SUBQ] Who directed Dusk?\n[SUFFICIENT]", f"{BOTH}\n[SUFFICIENT]"])
+    loop.retriever = TitleRetriever([FILM, PERSON])
+    with mock.patch.object(loop.extractor, "extract", wraps=loop.extractor.extract) as extract:
+        extract.side_effect = [[[]], [[Triple("a", "b", "c")]], [[Triple("d", "e", "f")]]]
+        trace = await loop.answer(LIVES)
+    assert [len(step.triples) for step in trace.steps] == [0, 1, 1]
+    assert plans_asked(engine) == 2
+
+
+async def test_a_planner_ahead_keeps_to_the_rounds_and_asks_nothing_twice() -> None:
+    loop, _ = ahead([f"{BOTH}\n[SUFFICIENT]", "[SUFFICIENT]"], max_rounds=1)
+    trace = await loop.answer(LIVES)
+    assert [step.subquery for step in trace.steps] == ["Who directed Dawn?"]
+    assert trace.notes == ["stopped after 1 rounds"]
+    loop, _ = ahead([BOTH, "[SUBQ] Who is it?\n[SUBQ] who directed  Dawn?\n[SUFFICIENT]", "x"])
+    trace = await loop.answer(LIVES)
+    assert [step.subquery for step in trace.steps][2:] == ["Who is it?"]
+    assert trace.notes[0] == "stopped at a repeated subquery: 'who directed Dawn?'"
+
+
+async def test_an_answer_beside_a_plan_is_dropped_where_the_plan_asked_on() -> None:
+    loop, _ = ahead(["[SUBQ] Who directed Dawn?", "[SUBQ] Where was Ana Lis born?\n[SUFFICIENT]"],
+                    speculate_answer=True)  # fmt: skip
+    trace = await loop.answer(QUESTION)
+    assert (len(trace.steps), trace.answer) == (2, "Brill")
+
+
+async def test_a_planner_of_single_plans_has_its_first_one_read() -> None:
+    loop, engine = ahead([BOTH, "[SUFFICIENT]"])
+    loop.reader = GraphReader(engine, text_input)
+    trace = await loop.answer(LIVES)
+    assert [step.subquery for step in trace.steps] == ["Who directed Dawn?"]
+
+
 async def test_without_planning_retrieves_once() -> None:
     trace = await make_loop(ScriptedEngine(good_model), planning=False).answer(QUESTION)
     assert len(trace.steps) == 1
