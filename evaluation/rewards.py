@@ -41,6 +41,9 @@ class TrajectoryLike(Protocol):
     def searches(self) -> int: ...
 
     @property
+    def drawn_tokens(self) -> int: ...
+
+    @property
     def retrieved_titles(self) -> Collection[str]: ...
 
     @property
@@ -80,7 +83,8 @@ class RewardWeights:
     share of the annotated passages that were retrieved. deduced: 1 where the answer can be deduced
     from what text-to-triples wrote of the annotated passages (after AutoGraph-R1), else 0.
     repeated_triples: share of these triples that repeat another of their passage. searches,
-    malformed, repeated, empty: counts. refused: 1 for an answer that declines.
+    malformed, repeated, empty: counts. tokens: thousands of weighted tokens of what was drawn.
+    refused: 1 for an answer that declines.
     The defaults are a start and were not tuned.
     """
 
@@ -91,6 +95,7 @@ class RewardWeights:
     deduced: float = 0.0
     repeated_triples: float = 0.0
     searches: float = 0.0
+    tokens: float = 0.0
     malformed: float = 0.2
     repeated: float = 0.2
     empty: float = 0.2
@@ -130,7 +135,9 @@ class RewardWeights:
 
 
 PARTS = tuple(each.name for each in fields(RewardWeights))
-PENALTIES = frozenset(("repeated_triples", "searches", "malformed", "repeated", "empty", "refused"))
+PENALTIES = frozenset(
+    ("repeated_triples", "searches", "tokens", "malformed", "repeated", "empty", "refused")
+)
 
 
 def reward_parts(
@@ -150,6 +157,7 @@ def reward_parts(
         "deduced": deduced(trajectory, question),
         "repeated_triples": repeated_triples(trajectory, question),
         "searches": float(trajectory.searches),
+        "tokens": trajectory.drawn_tokens / 1000,
         "malformed": float(trajectory.malformed_calls),
         "repeated": float(trajectory.repeated_subqueries),
         "empty": float(trajectory.empty_calls),

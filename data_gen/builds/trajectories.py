@@ -240,7 +240,9 @@ class SubqReading:
 
     def _count(self, samples: list[RasSample], steps: int) -> None:
         self.counts["questions"] += 1
-        rounds = len(samples[-1].history) if samples else 0
+        if self.options.plan_ahead:
+            return
+        rounds = len(samples[-1].history)
         self.counts["steps asked for"] += max(rounds - 1, 0)
         self.counts["steps not asked for (already known, or their bridge was missed)"] += max(
             0, steps - max(rounds - 1, 0)

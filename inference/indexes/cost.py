@@ -14,8 +14,8 @@ from typing import Any
 
 from common.files import AppendLog
 from inference.engines.contract import Completion, Engine, Request, WrappedEngine
+from models.formats.trajectories import OUTPUT_TOKEN_WEIGHT
 
-OUTPUT_TOKEN_WEIGHT = 4
 COST_FILE = "indexing_cost.jsonl"
 COUNTS = ("llm_calls", "input_tokens", "output_tokens", "weighted_tokens", "seconds")
 REMEDY = "Remove the line; what it told of is then missing from the index's cost"

@@ -19,6 +19,8 @@ CONTRACTS: dict[str, type[Sample]] = {
     contract.__name__: contract for contract in (RasSample, TriplesSample, InstructionSample)
 }
 """The contracts that a call can be a sample of, by their names."""
+OUTPUT_TOKEN_WEIGHT = 4
+"""What a token that is written counts beside one that is read (T²RAG App. B.4)."""
 T = TypeVar("T")
 
 
@@ -230,6 +232,13 @@ class Trajectory:
     def searches(self) -> int:
         """Return how often the loop searched."""
         return self.bill.searches
+
+    @property
+    def drawn_tokens(self) -> int:
+        """Return the weighted tokens of the drawn calls, which no cache and no company changes."""
+        calls = self.sampled_calls
+        read = sum(len(call.input_ids or ()) for call in calls)
+        return read + OUTPUT_TOKEN_WEIGHT * sum(len(call.token_ids) for call in calls)
 
     @property
     def retrieved_titles(self) -> set[str]:

@@ -91,6 +91,21 @@ def test_subq_command_writes_whole_questions_to_one_split(
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
+def test_plans_ahead_are_made_of_annotation_alone(questions: Path, tmp_path: Path) -> None:
+    given = ("--source", f"2wikimultihopqa={questions}", "--plan-ahead", "--out", tmp_path / "out")
+    done = run("build_subq.py", *given, "--tokenizer", "words", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    everything = [s for samples in read_samples(tmp_path / "out").values() for s in samples]
+    labels = {sample.label for sample in everything if sample.question_id == "q3"}
+    end = "[SUBQ] Where was Denys Roe born?\n[SUFFICIENT]"
+    assert labels == {"[SUBQ] Who directed Zone 3?", end, "Montreal"}
+    card = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))
+    assert card["options"]["plan_ahead"] is True
+    assert not [name for name in card["counts"] if name.startswith("steps")]
+    refused = run("build_subq.py", *given, "--planned-first", "0.5", cwd=tmp_path)
+    assert refused.returncode == 2 and "--plan-ahead retrieves nothing" in refused.stderr
+
+
 def test_what_the_base_model_answers_right_needs_no_retrieval(
     questions: Path, choices: Path, tmp_path: Path
 ) -> None:

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from data_gen.build_plans_ahead import main
-from data_gen.samples.plans_ahead import MOST_AT_ONCE, needs_no_answer, samples_ahead
+from data_gen.facts.solving_steps import SolvingStep
+from data_gen.samples.plans_ahead import (
+    MOST_AT_ONCE,
+    annotated_ahead,
+    needs_no_answer,
+    samples_ahead,
+)
 from models.formats.planning import HistoryStep, PlanAction, parse_plans
-from models.formats.records import RasSample, read_records, write_records
+from models.formats.records import QuestionRecord, RasSample, read_records, write_records
 from models.formats.trajectories import ModelCall, Trajectory, TrajectoryStep
 from models.formats.triples import Triple
 
@@ -104,6 +110,43 @@ def test_no_more_are_asked_at_once_than_the_loop_takes() -> None:
 )
 def test_what_needs_an_earlier_answer(subquery: str, alone: bool) -> None:
     assert needs_no_answer(subquery, BRIDGE, STEPS[:1]) == alone
+
+
+BORN_FIRST = QuestionRecord("b", BRIDGE, "Dawn")
+
+
+def step(subquery: str, answer: str, *needs: int) -> SolvingStep:
+    subject = subquery.split(maxsplit=2)[2].rstrip("?")
+    return SolvingStep(subquery, Triple(subject, "director", answer), None, needs)
+
+
+DIRECTORS = [step("Who directed Dawn?", "Ana Lis"), step("Who directed Dusk at 5?", "Bo Ek")]
+
+
+def test_annotated_steps_are_asked_in_as_few_rounds_as_they_need() -> None:
+    born = [step("When was Ana Lis born?", "1950", 0), step("When was Bo Ek born?", "1960", 1)]
+    samples = annotated_ahead(BORN_FIRST, [*DIRECTORS, *born])
+    assert [(s.id, s.label) for s in samples] == [
+        ("b/plan/0", "[SUBQ] Who directed Dawn?\n[SUBQ] Who directed Dusk at 5?"),
+        ("b/plan/2", "[SUBQ] When was Ana Lis born?\n[SUBQ] When was Bo Ek born?\n[SUFFICIENT]"),
+        ("b/answer", "Dawn"),
+    ]
+    assert samples[1].history[0].triples == (Triple("Dawn", "director", "Ana Lis"),)
+    assert [step.subquery for step in samples[2].history][2:] == [s.subquery for s in born]
+
+
+def test_a_name_that_nothing_told_yet_waits_a_round() -> None:
+    """The annotation says the bridge under another name than the answer before."""
+    samples = annotated_ahead(BORN_FIRST, [DIRECTORS[0], step("When was Anna Liss born?", "1950")])
+    plans = [sample.label for sample in samples if sample.task == "plan"]
+    assert plans == ["[SUBQ] Who directed Dawn?", "[SUBQ] When was Anna Liss born?\n[SUFFICIENT]"]
+
+
+def test_steps_without_a_fact_teach_nothing_and_no_steps_no_retrieval() -> None:
+    bare = SolvingStep("What is known about Dawn?", Triple("Dawn", "", ""), None, (), loose=True)
+    assert annotated_ahead(BORN_FIRST, [bare]) == []
+    labels = [sample.label for sample in annotated_ahead(BORN_FIRST, [])]
+    assert labels == ["[NO_RETRIEVAL]", "Dawn"]
 
 
 def test_the_command_takes_right_trajectories_alone(

@@ -35,6 +35,7 @@ class Made:
 
     answer: str = "Paris"
     searches: int = 2
+    drawn_tokens: int = 900
     retrieved_titles: frozenset[str] = frozenset({"Dawn"})
     malformed_calls: int = 0
     empty_calls: int = 0
@@ -126,6 +127,7 @@ DEGENERATE = {
     "writes no plan": (replace(HONEST, malformed_calls=1), "malformed"),
     "writes an empty plan": (replace(HONEST, empty_calls=1), "empty"),
     "searches without end": (replace(HONEST, searches=9), "searches"),
+    "reads what it has read": (replace(HONEST, drawn_tokens=3000), "tokens"),
     "repeats triples": (
         replace(HONEST, extracted=[read(DIRECTOR, DIRECTOR)]), "repeated_triples",
     ),

@@ -148,6 +148,14 @@ BROKEN = [
     ({"bill": None}, "bill: field '\\(record\\)': not a JSON object"),
     ({"reward_parts": {"f1": "x"}}, "reward_parts: field 'f1'"),
 ]
+
+
+def test_drawn_tokens_count_neither_caches_nor_what_was_not_drawn() -> None:
+    drawn = plan("[SUFFICIENT]", input_ids=[1, 2, 3], token_ids=[4, 5], logprobs=[-1.0, -1.0])
+    greedy = plan("x", source="greedy", input_ids=[1] * 9, logprobs=None, logprobs_of=None)
+    assert trajectory(drawn, greedy).drawn_tokens == 3 + 4 * 2
+
+
 BROKEN_CALLS = [
     ({"source": "drawn"}, "field 'source': is 'drawn'"),
     ({"token_ids": [-1]}, r"field 'token_ids\[0\]'"),
