@@ -55,6 +55,7 @@ class PlansAhead:
         self.left_out: Counter[str] = Counter()
         self.plans: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
+        self.read: Counter[Path] = Counter()
 
     def write(self, folder: Path) -> dict[str, int]:
         """Write train.jsonl and dev.jsonl; returns their counts. Raises ValueError for none."""
@@ -78,7 +79,9 @@ class PlansAhead:
 
     def _read(self) -> Iterator[Trajectory]:
         for path in self.options.trajectories:
-            yield from tqdm(read_records(path, Trajectory), desc=path.name, unit="trajectory")
+            for trajectory in tqdm(read_records(path, Trajectory), desc=path.name, unit=" lines"):
+                self.read[path] += 1
+                yield trajectory
 
     def _samples(self, trajectory: Trajectory) -> list[RasSample]:
         """Return what a trajectory teaches; nothing, which is counted, for a wrong answer."""
@@ -114,7 +117,12 @@ class PlansAhead:
                 "dev_fraction": self.options.dev_fraction,
             },
             "sources": [
-                {"file": path.name, "sha256": file_sha256(path)}
+                {
+                    "name": "contract",
+                    "file": path.name,
+                    "sha256": file_sha256(path),
+                    "records": self.read[path],
+                }
                 for path in self.options.trajectories
             ],
             "seed": self.options.seed,

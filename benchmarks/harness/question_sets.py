@@ -1,6 +1,6 @@
 """All evaluations over one data set, and what their variants say when they are paired."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,9 @@ EARLIER = "__earlier"
 # Loops with the planner after it, before the one that ships: it learned as many plans that end as
 # plans that ask on.
 BALANCED = "__balanced_plans"
-# Loops with the planner that ships and the extractive reader before the mean of two that ships.
+# Loops with the planner before the one that ships, which looked again after each step.
+SINGLE = "__single_plans"
+# Loops with that planner and the extractive reader before the mean of two that ships.
 TWO_STAGES = "__two_stage_reader"
 QUESTION_FIRST = "__question_first"
 BASELINE = "ras_no_planning"
@@ -127,7 +129,12 @@ class QuestionSet:
     @cached_property
     def reread(self) -> list[dict[str, Any]]:
         """F1 with the extractive reader before and with the one that ships, as `ablated`."""
-        return self._against(TWO_STAGES)
+        return self._against(TWO_STAGES, SINGLE)
+
+    @cached_property
+    def ahead(self) -> list[dict[str, Any]]:
+        """F1 with a planner that looks again after each step and with one that plans ahead."""
+        return self._against(SINGLE)
 
     @cached_property
     def planned_first(self) -> list[dict[str, Any]]:
@@ -149,9 +156,11 @@ class QuestionSet:
 
     def calls(self, name: str) -> float | None:
         """Return a run's mean calls a question; None where its predictions tell of none."""
-        calls = [score.llm_calls for score in self.runs[name].scores.values()]
-        known = [count for count in calls if count is not None]
-        return sum(known) / len(known) if known else None
+        return _mean([score.llm_calls for score in self.runs[name].scores.values()])
+
+    def tokens(self, name: str) -> float | None:
+        """Return a run's mean weighted tokens a question, as `calls`."""
+        return _mean([score.weighted_tokens for score in self.runs[name].scores.values()])
 
     def _against(self, lacking: str, having: str = "") -> list[dict[str, Any]]:
         """Compare two variants of each loop, as far as both are recorded."""
@@ -169,3 +178,8 @@ class QuestionSet:
             row = {"loop": having, "type": kind, "n": len(have)}
             row["with"], row["without"] = map(asdict, map(bootstrap_interval, (have, lack)))
             yield {**row, "gain": asdict(paired_bootstrap(lack, have))}
+
+
+def _mean(counts: Iterable[int | None]) -> float | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) / len(known) if known else None

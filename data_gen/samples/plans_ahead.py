@@ -50,12 +50,17 @@ def annotated_ahead(record: QuestionRecord, steps: Sequence[SolvingStep]) -> lis
     """Return the plans of a question's annotated steps, written ahead, and its answer.
 
     The history states what the annotation does, as an extractive reader would write it. Without
-    steps the question needs no retrieval; steps that say no fact, as HotpotQA's, give no sample.
+    steps the question needs no retrieval. Steps that say no fact, as HotpotQA's, tell no plan but
+    of a comparison: what it compares by is the question's own, so that it is asked whole.
     """
     if not steps:
         return no_retrieval_samples(record, record.question)
     if not all(step.answer or step.fact.object for step in steps):
-        return []
+        if record.type != "comparison":
+            return []
+        whole = [Plan(PlanAction.SUBQ, record.question), Plan(PlanAction.SUFFICIENT)]
+        name = f"{record.id}/plan/0"
+        return [RasSample(name, "plan", record.question, [], format_plans(whole))]
     samples: list[RasSample] = []
     history: list[HistoryStep] = []
     rounds = _rounds(record.question, steps)

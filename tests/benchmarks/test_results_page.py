@@ -163,6 +163,7 @@ def evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "ras__balanced_plans": [1, 1, 0, 0],
         "ras__balanced_plans__question_first": [0, 0, 0, 1],
         "ras__two_stage_reader": [0, 0, 0, 1],
+        "ras__single_plans": [0, 1, 1, 0],
     }
     for name, right in runs.items():
         ems = [float(em) for em in right] * 5
@@ -204,7 +205,7 @@ def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     rows = {row["variant"]: row for row in group.variants}
     assert set(rows) == {
         "no_derived", "all_facts", "written", "paper", "earlier", "balanced_plans",
-        "question_first", "two_stage_reader",
+        "question_first", "two_stage_reader", "single_plans",
     }  # fmt: skip
     assert (rows["earlier"]["loop"], rows["earlier"]["gain"]["difference"]) == ("ras__paper", 0)
     row = rows["no_derived"]
@@ -250,7 +251,7 @@ def test_what_focused_extraction_carries_is_paired(evaluated: Path) -> None:
     expected = {
         "focused": (0.25, 0.75), "pointed": (0.5, 0.75), "replanned": (0.75, 0.5),
         "planned_first": (0.25, 0.5), "unbalanced": (0.5, 0.25),
-        "reread": (0.25, 0.75),
+        "reread": (0.25, 0.5), "ahead": (0.5, 0.75),
     }  # fmt: skip
     for name, (without, having) in expected.items():
         row = getattr(group, name)[0]

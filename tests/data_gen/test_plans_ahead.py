@@ -145,6 +145,8 @@ def test_a_name_that_nothing_told_yet_waits_a_round() -> None:
 def test_steps_without_a_fact_teach_nothing_and_no_steps_no_retrieval() -> None:
     bare = SolvingStep("What is known about Dawn?", Triple("Dawn", "", ""), None, (), loose=True)
     assert annotated_ahead(BORN_FIRST, [bare]) == []
+    [asked] = annotated_ahead(replace(BORN_FIRST, type="comparison"), [bare, bare])
+    assert asked.label == f"[SUBQ] {BRIDGE}\n[SUFFICIENT]" and not asked.history
     labels = [sample.label for sample in annotated_ahead(BORN_FIRST, [])]
     assert labels == ["[NO_RETRIEVAL]", "Dawn"]
 
