@@ -199,12 +199,13 @@ class ReadingOptions(LoopOptions):
         bool, Option("ras: end at a subquery that was asked before (the paper's loop asks again)")
     ] = True
     plan_ahead: Annotated[
-        bool,
+        bool | None,
         Option(
             "ras: follow all subqueries that a plan names, at once, and answer without another "
-            "plan where it says that they suffice (the paper's plans name one)"
+            "plan where it says that they suffice (the paper's plans name one; default: where a "
+            "RAS component plans, not a backbone that is prompted)"
         ),
-    ] = True
+    ] = None
     speculate_answer: Annotated[
         bool,
         Option(

@@ -194,6 +194,13 @@ def _open_extractor(
     )
 
 
+def _plans_ahead(options: LoopOptions, ras: object | None) -> bool:
+    """Return whether all that a plan names is followed; a prompted backbone may write on alone."""
+    if not isinstance(options, ReadingOptions):
+        return False
+    return ras is not None if options.plan_ahead is None else options.plan_ahead
+
+
 def open_loop(
     options: LoopOptions,
     corpus: Sequence[Passage],
@@ -218,8 +225,9 @@ def open_loop(
     make_input: InputMaker = few_shot_input if options.prompts == "paper" else chat_input
     if ras is not None:
         make_input = reader_inputs(ras, options.derive_comparisons, options.graph_encode)
-    plan_ahead = isinstance(options, ReadingOptions) and options.plan_ahead
-    reader = GraphReader(engine, make_input, options.max_answer_tokens, constrain, plan_ahead)
+    reader = GraphReader(
+        engine, make_input, options.max_answer_tokens, constrain, _plans_ahead(options, ras)
+    )
     unfocused = (components.t2t or components.backbone) if T2T_ADAPTER in kind.components else None
     passage_reader = components.helpers.get(READER_ADAPTER)
     folder = kind.folders(options).get(SPAN_READER)
