@@ -18,11 +18,11 @@ EARLIER = "__earlier"
 # Loops with the planner after it, before the one that ships: it learned as many plans that end as
 # plans that ask on.
 BALANCED = "__balanced_plans"
-# Loops with the planner before the one that ships, which looked again after each step.
-SINGLE = "__single_plans"
-# Loops with that planner and the extractive reader before the mean of two that ships.
+# Loops with the planner that ships and the extractive reader before the mean of two that ships.
 TWO_STAGES = "__two_stage_reader"
 QUESTION_FIRST = "__question_first"
+# Loops with planners that learned to name several steps at once, none of which ships.
+AHEAD = "__plans_ahead"
 BASELINE = "ras_no_planning"
 TITLES = {
     "2wikimultihopqa": "2WikiMultihopQA",
@@ -129,17 +129,22 @@ class QuestionSet:
     @cached_property
     def reread(self) -> list[dict[str, Any]]:
         """F1 with the extractive reader before and with the one that ships, as `ablated`."""
-        return self._against(TWO_STAGES, SINGLE)
-
-    @cached_property
-    def ahead(self) -> list[dict[str, Any]]:
-        """F1 with a planner that looks again after each step and with one that plans ahead."""
-        return self._against(SINGLE)
+        return self._against(TWO_STAGES)
 
     @cached_property
     def planned_first(self) -> list[dict[str, Any]]:
         """F1 where the question itself is asked first and where the planner says, as `ablated`."""
         return self._against(BALANCED + QUESTION_FIRST, BALANCED)
+
+    @cached_property
+    def ahead(self) -> list[dict[str, Any]]:
+        """F1 as a loop ships and with each planner of several steps, `variant`, as `ablated`."""
+        return [
+            {**next(self._paired(loop, name)), "loop": loop, "variant": name}
+            for loop in self.loops
+            for name in self.runs
+            if name.startswith(loop + AHEAD)
+        ]
 
     @cached_property
     def variants(self) -> list[dict[str, Any]]:
@@ -156,11 +161,11 @@ class QuestionSet:
 
     def calls(self, name: str) -> float | None:
         """Return a run's mean calls a question; None where its predictions tell of none."""
-        return _mean([score.llm_calls for score in self.runs[name].scores.values()])
+        return _mean(score.llm_calls for score in self.runs[name].scores.values())
 
     def tokens(self, name: str) -> float | None:
         """Return a run's mean weighted tokens a question, as `calls`."""
-        return _mean([score.weighted_tokens for score in self.runs[name].scores.values()])
+        return _mean(score.weighted_tokens for score in self.runs[name].scores.values())
 
     def _against(self, lacking: str, having: str = "") -> list[dict[str, Any]]:
         """Compare two variants of each loop, as far as both are recorded."""
