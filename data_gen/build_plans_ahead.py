@@ -11,19 +11,18 @@ them at once (docs/outcomes.md). dev has a share of the questions. Writes card.j
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from common.commands import add_output_options, command_parser, log_warnings, one_line_errors, share
-from common.files import atomic_write, file_sha256
+from common.files import file_sha256
 from common.tables import report
 from data_gen.builds.cards import write_card
 from data_gen.samples.plans_ahead import samples_ahead
-from data_gen.sources.splits import hash_fraction
-from data_gen.streaming.files import output
+from data_gen.sources.splits import split_of
+from data_gen.streaming.files import output, record_files
 from models.formats.planning import PlanAction
 from models.formats.records import RasSample, read_records, record_line
 from models.formats.trajectories import Trajectory
@@ -60,13 +59,10 @@ class PlansAhead:
     def write(self, folder: Path) -> dict[str, int]:
         """Write train.jsonl and dev.jsonl; returns their counts. Raises ValueError for none."""
         counts = {"train": 0, "dev": 0}
-        with ExitStack() as stack:
-            files = {
-                name: stack.enter_context(atomic_write(folder / f"{name}.jsonl")) for name in counts
-            }
+        dev = self.options.dev_fraction
+        with record_files(folder, counts) as files:
             for trajectory in self._read():
-                luck = hash_fraction(f"dev/{trajectory.id}", self.options.seed)
-                name = "dev" if luck < self.options.dev_fraction else "train"
+                name = split_of(trajectory.id, self.options.seed, (1 - dev, dev, 0.0))
                 for sample in self._samples(trajectory):
                     files[name].write(record_line(sample))
                     counts[name] += 1
@@ -100,7 +96,7 @@ class PlansAhead:
             ends = bool(asked) and sample.label.endswith(PlanAction.SUFFICIENT)
             self.plans[f"{asked} subqueries{', then enough' if ends else ''}"] += 1
         if planned:
-            self.calls["before"] += len(trajectory.steps) + 1
+            self.calls["before"] += len(trajectory.asked("plan"))
             self.calls["ahead"] += len(planned)
         return samples
 

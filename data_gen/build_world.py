@@ -5,7 +5,6 @@ import argparse
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from tqdm import tqdm
@@ -14,13 +13,14 @@ from common.commands import command_parser, one_line_errors
 from common.files import atomic_directory, atomic_write
 from common.tables import emit_json, print_table
 from data_gen.sources.splits import SPLITS, check_fractions, split_of
+from data_gen.streaming.files import record_files
 from data_gen.world.drafts import Library
 from data_gen.world.passages import write_passages
 from data_gen.world.population import build_population
 from data_gen.world.questions import make_questions
 from data_gen.world.records import Figures, QuestionWriter, passage_record, triples_sample
 from data_gen.world.schema import MINIMUM_ENTITIES
-from models.formats.records import write_records
+from models.formats.records import record_line, write_records
 
 logger = logging.getLogger(__name__)
 DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
@@ -84,16 +84,12 @@ def _write_questions(
     writer, figures = QuestionWriter(library, seed), Figures()
     drafts = make_questions(library, count, seed)
     bar = tqdm(drafts, total=count, desc="questions", unit="q", disable=not progress)
-    with ExitStack() as stack:
-        handles = {
-            split: stack.enter_context(atomic_write(folder / f"questions_{split}.jsonl"))
-            for split in SPLITS
-        }
+    with record_files(folder, [f"questions_{split}" for split in SPLITS]) as files:
         for number, draft in enumerate(bar):
             record = writer.write(number, draft)
             split = split_of(record.id, seed, fractions)
             figures.add(split, record)
-            handles[split].write(json.dumps(record.to_json(), ensure_ascii=False) + "\n")
+            files[f"questions_{split}"].write(record_line(record))
     return figures
 
 

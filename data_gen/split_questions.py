@@ -10,10 +10,8 @@ it by a hash, and what shares something with them is left out of train and count
 dev.jsonl as --exclude: choose on it, and use a test set once, at the end."""
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +20,14 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from common.commands import add_output_options, command_parser, log_warnings, one_line_errors, share
-from common.files import atomic_write
 from common.tables import report
 from data_gen.builds.cards import write_card
 from data_gen.facts.held_out import Groups, HeldOutQuestions, QuestionGroups, choose_dev
 from data_gen.sources.arguments import SkippedRecords, question_file, source_entry
 from data_gen.sources.open_source import read_questions
 from data_gen.sources.splits import hash_fraction
-from data_gen.streaming.files import output
-from models.formats.records import QuestionRecord
+from data_gen.streaming.files import output, record_files
+from models.formats.records import QuestionRecord, record_line
 
 # Dev may miss so much of the size asked for before single questions are taken out of groups.
 TOLERANCE = 0.1
@@ -76,17 +73,14 @@ class QuestionSplit:
             record for record, own in zip(self._read(), self.dev, strict=True) if own
         )
         counts = {"train": 0, "dev": 0}
-        with ExitStack() as stack:
-            files = {
-                name: stack.enter_context(atomic_write(folder / f"{name}.jsonl")) for name in counts
-            }
+        with record_files(folder, counts) as files:
             for record, own in zip(self._read(), self.dev, strict=True):
                 leak = None if own else held_out.reason(record)
                 if leak:
                     self.left_out[str(leak).replace("test", "dev")] += 1
                     continue
                 name = "dev" if own else "train"
-                files[name].write(json.dumps(record.to_json(), ensure_ascii=False) + "\n")
+                files[name].write(record_line(record))
                 counts[name] += 1
         return counts
 

@@ -16,7 +16,7 @@ from data_gen.audits.table import (
     later_repeats,
 )
 from data_gen.facts.entities import plain_words
-from models.formats.planning import PlanAction, format_plans, parse_plans
+from models.formats.planning import PlanAction, format_plans, one_line, parse_plans
 from models.formats.records import RasSample, TriplesSample
 from models.formats.triples import Triple
 
@@ -43,8 +43,7 @@ def label_problem(sample: RasSample) -> str:
     if sample.task != "plan":
         return ""
     plans = parse_plans(sample.label).plans
-    whole = " ".join(format_plans(plans).split()) if plans else ""
-    if not plans or whole != " ".join(sample.label.split()):
+    if not plans or one_line(format_plans(plans)) != one_line(sample.label):
         return f"label {sample.label!r} is not one whole plan"
     if plans[0].action is PlanAction.NO_RETRIEVAL and sample.history:
         return "[NO_RETRIEVAL] after something was retrieved"

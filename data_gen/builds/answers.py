@@ -18,16 +18,10 @@ from data_gen.samples.labels import CheckedSamples, check_labels
 from data_gen.samples.trajectories import supported_label
 from data_gen.sources.arguments import add_question_options, named_path
 from data_gen.streaming.counts import CountTokens
-from models.formats.records import QuestionRecord, RasSample, Task, read_records
+from models.formats.records import QuestionRecord, RasSample, read_records
 from models.formats.trajectories import Trajectory
 
 SOURCES = ("hotpotqa", "2wikimultihopqa", "musique", "world")
-
-
-def asked(trajectory: Trajectory, task: Task) -> list[RasSample]:
-    """Return what the planner or the answerer was shown, call by call, what it wrote as labels."""
-    samples = (call.sample for call in trajectory.calls)
-    return [s for s in samples if isinstance(s, RasSample) and s.task == task]
 
 
 class AnswersReading(WholeReading[RasSample]):
@@ -54,7 +48,7 @@ class AnswersReading(WholeReading[RasSample]):
                     yield from self._plans(record, trajectory)
 
     def _answer(self, record: QuestionRecord, trajectory: Trajectory) -> Iterator[RasSample]:
-        answers = asked(trajectory, "answer")
+        answers = trajectory.asked("answer")
         if not answers:
             self.counts["left out: the answerer was not asked"] += 1
             return
@@ -73,7 +67,7 @@ class AnswersReading(WholeReading[RasSample]):
         # What the loop noted, such as a repeated subquery, is not to be learned.
         if least is None or trajectory.notes or (trajectory.f1 or 0.0) < least:
             return
-        for number, plan in enumerate(asked(trajectory, "plan")):
+        for number, plan in enumerate(trajectory.asked("plan")):
             self.counts["plans"] += 1
             yield replace(plan, id=f"{record.id}/plan/{trajectory.number}.{number}")
 

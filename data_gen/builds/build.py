@@ -10,7 +10,6 @@ import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -18,7 +17,6 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from tqdm import tqdm
 
 from common.commands import command_parser, log_warnings, one_line_errors
-from common.files import atomic_write
 from common.shards import WHOLE, Shard, shard
 from common.tables import report
 from data_gen.builds.cards import token_counter, write_card
@@ -36,6 +34,7 @@ from data_gen.streaming.files import (
     FirstFew,
     observed,
     output,
+    record_files,
     sort_key,
     workspace,
 )
@@ -279,11 +278,9 @@ def write_splits(
                 problem = f"holds a character that UTF-8 has not ({error})"
                 raise ValueError(f"sample {sample.id!a} {problem}. Correct its source") from None
             counts[split] += 1
-        with ExitStack() as stack:
-            paths = [folder / f"{split}.jsonl" for split in SPLITS]
-            files = [stack.enter_context(atomic_write(path)) for path in paths]
+        with record_files(folder, SPLITS) as files:
             for line in order:
-                files[int(line[0])].write(f"{line[1:]}\n")
+                files[SPLITS[int(line[0])]].write(f"{line[1:]}\n")
     for split, share in zip(SPLITS, fractions, strict=True):
         if share > 0 and not counts[split]:
             logger.warning("the %s split is empty; a world keeps its own with --fractions", split)

@@ -224,8 +224,8 @@ def prepare_questions(
     """Steps and retrieval of each question, over the corpus or over each record's own context.
 
     records: read three times. The annotation of all is given to `triples` before the first question
-    comes out; only `wanted` ones come out. In memory are a corpus and its index, as in
-    `take_annotation`.
+    comes out; only `wanted` ones come out. top_k: passages a query; 0 retrieves nothing. In memory
+    are a corpus and its index, as in `take_annotation`.
     """
     by_title, stand_ins = take_annotation(records, corpus, triples, work)
     questions = (
@@ -233,6 +233,8 @@ def prepare_questions(
         for number, record in enumerate(records)
         if wanted(record)
     )
+    if not top_k:
+        return questions
     if corpus is None:
         return _over_contexts(questions, top_k)
     return _over_corpus(questions, PassageSearch([*corpus, *stand_ins]), top_k)

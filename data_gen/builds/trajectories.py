@@ -188,9 +188,8 @@ class SubqReading:
         def wanted(record: QuestionRecord) -> bool:
             return self._is_own(record) or bool(touches and touches(record))
 
-        prepared = prepare_questions(
-            stage.records, corpus, self.triples, self.options.top_k, self.work, wanted
-        )
+        top_k = 0 if self.options.plan_ahead else self.options.top_k
+        prepared = prepare_questions(stage.records, corpus, self.triples, top_k, self.work, wanted)
         triples_of = self._read if self.readings else self.triples.of
         for question in tqdm(prepared, desc=stage.name, unit="question"):
             if self.asked:

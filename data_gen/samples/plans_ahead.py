@@ -12,6 +12,7 @@ from data_gen.facts.solving_steps import SolvingStep
 from data_gen.samples.trajectories import no_retrieval_samples
 from models.facts.subqueries import answered_triple
 from models.formats.planning import (
+    MAX_SUBQUERIES,
     HistoryStep,
     Plan,
     PlanAction,
@@ -23,7 +24,6 @@ from models.formats.records import QuestionRecord, RasSample
 from models.formats.trajectories import Trajectory, TrajectoryStep
 from models.formats.triples import Triple
 
-MOST_AT_ONCE = 4
 _NAME = re.compile(r"\b(?:[A-Z]|\d)\w*")
 
 
@@ -33,13 +33,13 @@ def samples_ahead(trajectory: Trajectory) -> list[RasSample]:
     None where a plan could not be read, or the planner did not end the loop itself: how many steps
     were enough is then not told.
     """
-    plans = [parse_plans(sample.label) for sample in _ras_samples(trajectory, "plan")]
+    plans = [parse_plans(sample.label) for sample in trajectory.asked("plan")]
     if not plans or any(parsed.malformed or not parsed.plans for parsed in plans):
         return []
     if plans[-1].plans[-1].action is PlanAction.SUBQ:
         return []
     name = f"{trajectory.id}/answer/{trajectory.number}"
-    answers = [replace(sample, id=name) for sample in _ras_samples(trajectory, "answer")]
+    answers = [replace(sample, id=name) for sample in trajectory.asked("answer")]
     if not trajectory.steps:
         return [_sample(trajectory, 0, [Plan(PlanAction.NO_RETRIEVAL)]), *answers]
     samples = [_sample(trajectory, start, own) for start, own in _written_ahead(trajectory)]
@@ -84,7 +84,7 @@ def _rounds(question: str, steps: Sequence[SolvingStep]) -> list[list[SolvingSte
         free = [step for step in left if done.issuperset(step.needs)]
         named = [step for step in free if _names_known(step.subquery, known)]
         # A name in another form than its answer is nowhere said.
-        own = (named or free)[: MOST_AT_ONCE if named else 1]
+        own = (named or free)[: MAX_SUBQUERIES if named else 1]
         rounds.append(own)
         left = [step for step in left if step not in own]
         done |= {place for place, step in enumerate(steps) if step in own}
@@ -138,18 +138,13 @@ def _asked_at_once(trajectory: Trajectory, start: int) -> int:
     triples = [triple for step in steps[:start] for triple in step.triples]
     found = [text for triple in triples for text in (triple.subject, triple.object)]
     known = one_line(" ".join([trajectory.question, *found]))
-    for end in range(start + 1, min(len(steps), start + MOST_AT_ONCE)):
+    for end in range(start + 1, min(len(steps), start + MAX_SUBQUERIES)):
         if not needs_no_answer(steps[end].subquery, known, steps[start:end]):
             return end
-    return min(len(steps), start + MOST_AT_ONCE)
+    return min(len(steps), start + MAX_SUBQUERIES)
 
 
 def _sample(trajectory: Trajectory, start: int, plans: Sequence[Plan]) -> RasSample:
     history = [HistoryStep(step.subquery, tuple(step.triples)) for step in trajectory.steps[:start]]
     name = f"{trajectory.id}/plan/{trajectory.number}.{start}"
     return RasSample(name, "plan", trajectory.question, history, format_plans(plans))
-
-
-def _ras_samples(trajectory: Trajectory, task: str) -> list[RasSample]:
-    samples = (call.sample for call in trajectory.calls)
-    return [each for each in samples if isinstance(each, RasSample) and each.task == task]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TextIO, TypeVar
 
-from common.files import atomic_directory
+from common.files import atomic_directory, atomic_write
 from models.formats.records import Record, RecordT
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
@@ -47,6 +47,13 @@ def output(out: Path) -> Iterator[tuple[Path, Path]]:
     """
     with full_disk_errors(out), atomic_directory(out) as folder, workspace(folder) as work:
         yield folder, work
+
+
+@contextmanager
+def record_files(folder: Path, names: Iterable[str]) -> Iterator[dict[str, TextIO]]:
+    """The files NAME.jsonl of a folder by name, to be written side by side; whole or not at all."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(atomic_write(folder / f"{name}.jsonl")) for name in names}
 
 
 @contextmanager

@@ -11,7 +11,14 @@ from inference.retrieval.passages import Passage, Retriever
 from models.formats.grammars import plan_regex
 from models.formats.helpers import NOTHING
 from models.formats.paper_prompts import ras_prompt
-from models.formats.planning import History, Plan, parse_plan, parse_plans
+from models.formats.planning import (
+    MAX_SUBQUERIES,
+    History,
+    Plan,
+    cut_plans,
+    parse_plan,
+    parse_plans,
+)
 from models.formats.prompts import answer_prompt, passage_text, plan_prompt
 from models.formats.records import Task
 
@@ -19,8 +26,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 PromptRequest = Callable[[str], Request]
 MAX_PLAN_TOKENS = 64
-MAX_PLANS = 4
-"""Subqueries that a planner may ask at once."""
 MAX_ANSWER_TOKENS = 100
 """For short answers (RAS App. F.2); 300 for long ones."""
 INSTRUCTION = (
@@ -171,28 +176,26 @@ class GraphReader:
         self.engine = engine
         self.make_input = make_input
         self.max_answer_tokens = max_answer_tokens
-        self.most_plans = MAX_PLANS if plan_ahead else 1
-        regex = plan_regex(max_subqueries=self.most_plans) if constrain else None
+        self.max_subqueries = MAX_SUBQUERIES if plan_ahead else 1
+        regex = plan_regex(max_subqueries=self.max_subqueries) if constrain else None
         self.plan_constraint = None if regex is None else Constraint(regex=regex)
 
     async def plans(self, history: History, trace: Trace) -> list[Plan]:
         """Return the next plans, an end the last; none when the model wrote none, which the trace
         notes.
         """
-        tokens = self.most_plans * MAX_PLAN_TOKENS
+        tokens = self.max_subqueries * MAX_PLAN_TOKENS
         request = replace(
             self._request("plan", history, trace, tokens), constraint=self.plan_constraint
         )
         [text] = await generate(self.engine, [request], "plan", trace)
-        plans = list(parse_plans(text).plans)
+        plans = cut_plans(parse_plans(text).plans, self.max_subqueries)
         if not plans:
             trace.notes.append(f"not a plan: {text!r}")
         if trace.steps:
             trace.steps[-1].decision = text
-        if self.most_plans == 1:
-            return plans[:1]
-        # The end of a list that is cut would come too soon.
-        return plans if len(plans) <= self.most_plans + 1 else plans[: self.most_plans]
+        # A planner that names one step at a time decides on its end after it.
+        return plans[:1] if self.max_subqueries == 1 else plans
 
     async def plan(self, history: History, trace: Trace) -> Plan | None:
         """Return the next plan, the first of several; None where there is none, as `plans`."""

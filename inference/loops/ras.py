@@ -15,7 +15,7 @@ from inference.retrieval.passages import Passage, Retriever
 from models.facts.grounding import Grounding, split_sentences
 from models.facts.triple_selection import select_triples
 from models.formats.passages import context_passages
-from models.formats.planning import History, HistoryStep, Plan, PlanAction
+from models.formats.planning import History, HistoryStep, Plan, PlanAction, cut_plans
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
@@ -120,9 +120,8 @@ class RasLoop:
         return self._within_rounds(plans, trace), early
 
     def _within_rounds(self, plans: list[Plan], trace: Trace) -> list[Plan]:
-        """Return as many plans as there are rounds left; an end counts as none."""
-        left = self.settings.max_rounds - len(trace.steps)
-        return plans[:left] if sum(bool(plan.subquery) for plan in plans) > left else plans
+        """Return the plans that there are rounds left for."""
+        return cut_plans(plans, self.settings.max_rounds - len(trace.steps))
 
     async def _plan(self, trace: Trace) -> tuple[list[Plan], Trace | None]:
         """Return the plans and, where it is asked for beside them, a trace of the answer alone."""

@@ -115,6 +115,10 @@ def _parse_texts(text: str) -> tuple[str, ...]:
     return tuple(each for each in texts if isinstance(each, str))
 
 
+MAX_SUBQUERIES = 4
+"""Subqueries that a planner may ask at once."""
+
+
 class PlanAction(StrEnum):
     """What the planner decided; the value is the tag in the text."""
 
@@ -193,6 +197,15 @@ def format_plans(plans: Sequence[Plan]) -> str:
     if last and plans[last].action is PlanAction.NO_RETRIEVAL:
         raise ValueError("[NO_RETRIEVAL] after a subquery")
     return "\n".join(map(format_plan, plans))
+
+
+def cut_plans(plans: Sequence[Plan], max_subqueries: int) -> list[Plan]:
+    """Return plans with at most so many subqueries; without their end where any is cut.
+
+    An end behind subqueries that are not asked would come too soon.
+    """
+    asked = sum(plan.action is PlanAction.SUBQ for plan in plans)
+    return list(plans[:max_subqueries] if asked > max_subqueries else plans)
 
 
 def parse_plans(text: str) -> ParsedPlans:

@@ -8,7 +8,7 @@ from models.formats.fields import FieldReader, read_triple
 from models.formats.planning import one_line, parse_plans
 from models.formats.query_triplets import parse_query_triplets
 from models.formats.reading import parse_reading
-from models.formats.records import InstructionSample, RasSample, TriplesSample
+from models.formats.records import InstructionSample, RasSample, Task, TriplesSample
 from models.formats.triples import Triple, parse_triples
 
 CallSource = Literal["sampled", "greedy", "cache", "text"]
@@ -227,6 +227,14 @@ class Trajectory:
     def sampled_calls(self) -> list[ModelCall]:
         """Return the calls to learn from, in their order."""
         return [call for call in self.calls if call.is_sampled]
+
+    def asked(self, task: Task) -> list[RasSample]:
+        """Return what the planner or the answerer was shown, call by call, what it wrote as labels.
+
+        Of calls that were not drawn too.
+        """
+        samples = (call.sample for call in self.calls)
+        return [each for each in samples if isinstance(each, RasSample) and each.task == task]
 
     @property
     def searches(self) -> int:

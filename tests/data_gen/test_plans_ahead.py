@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from data_gen.build_plans_ahead import main
 from data_gen.facts.solving_steps import SolvingStep
 from data_gen.samples.plans_ahead import (
-    MOST_AT_ONCE,
     annotated_ahead,
     needs_no_answer,
     samples_ahead,
 )
-from models.formats.planning import HistoryStep, PlanAction, parse_plans
+from inference.loops.model import GraphReader
+from models.formats.planning import MAX_SUBQUERIES, HistoryStep, PlanAction, parse_plans
 from models.formats.records import QuestionRecord, RasSample, read_records, write_records
 from models.formats.trajectories import ModelCall, Trajectory, TrajectoryStep
 from models.formats.triples import Triple
+from tests.scripted import text_input
 
 BRIDGE = "Which film has the director who was born first, Dawn or Dusk at 5?"
 STEPS = [
@@ -85,8 +87,6 @@ def test_a_question_without_retrieval_stays_one() -> None:
 
 
 def test_no_more_are_asked_at_once_than_the_loop_takes() -> None:
-    from inference.loops.model import MAX_PLANS
-
     many = [TrajectoryStep(f"What of it, part {'i' * n}?", [], [Triple("a", "b", "c")])
             for n in range(1, 8)]  # fmt: skip
     counts = [
@@ -94,8 +94,9 @@ def test_no_more_are_asked_at_once_than_the_loop_takes() -> None:
         for sample in samples_ahead(trajectory(many))
         if sample.task == "plan"
     ]
-    assert counts == [MOST_AT_ONCE, 7 - MOST_AT_ONCE]
-    assert MOST_AT_ONCE == MAX_PLANS
+    assert counts == [MAX_SUBQUERIES, 7 - MAX_SUBQUERIES]
+    reader = GraphReader(ScriptedEngine(lambda request: ""), text_input, plan_ahead=True)
+    assert reader.max_subqueries == MAX_SUBQUERIES
 
 
 @pytest.mark.parametrize(

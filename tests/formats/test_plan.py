@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from models.formats.planning import (
     Plan,
     PlanAction,
+    cut_plans,
     format_plan,
     format_plans,
     parse_plan,
@@ -95,6 +96,14 @@ def test_the_first_of_several_plans_is_the_one_plan(text: str) -> None:
 def test_texts_with_several_plans(text: str, plans: tuple[Plan, ...], malformed: int) -> None:
     parsed = parse_plans(text)
     assert (parsed.plans, parsed.malformed) == (plans, malformed)
+
+
+@pytest.mark.parametrize(
+    ("most", "kept"), [(1, [WHO]), (2, [WHO, WHEN, ENOUGH]), (3, [WHO, WHEN, ENOUGH])]
+)
+def test_plans_that_are_cut_have_no_end(most: int, kept: list[Plan]) -> None:
+    assert cut_plans([WHO, WHEN, ENOUGH], most) == kept
+    assert cut_plans([WHO, WHEN], most) == [plan for plan in kept if plan != ENOUGH]
 
 
 @pytest.mark.parametrize(

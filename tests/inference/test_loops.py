@@ -21,7 +21,7 @@ from inference.retrieval.passages import Passage
 from inference.runs.evaluation import run_questions
 from inference.runs.scores import scored_trace, summarise
 from models.formats.grammars import plan_regex, triples_regex
-from models.formats.planning import History
+from models.formats.planning import MAX_SUBQUERIES, History
 from models.formats.records import QuestionRecord, Task
 from models.formats.triples import Triple
 from tests.scripted import TitleRetriever, text_input
@@ -186,6 +186,13 @@ async def test_an_answer_beside_a_plan_is_dropped_where_the_plan_asked_on() -> N
                     speculate_answer=True)  # fmt: skip
     trace = await loop.answer(QUESTION)
     assert (len(trace.steps), trace.answer) == (2, "Brill")
+
+
+async def test_no_more_is_asked_at_once_than_a_planner_may() -> None:
+    many = "\n".join(f"[SUBQ] Who is number {n}?" for n in range(MAX_SUBQUERIES + 1))
+    loop, engine = ahead([many, "[SUFFICIENT]"])
+    trace = await loop.answer(LIVES)
+    assert (len(trace.steps), plans_asked(engine)) == (MAX_SUBQUERIES, 2)
 
 
 async def test_a_planner_of_single_plans_has_its_first_one_read() -> None:

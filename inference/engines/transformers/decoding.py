@@ -122,12 +122,13 @@ class CausalDecoder:
                 logits_to_keep=last_position(padded.device),
                 **self._prompted(in_cache=False),
             )
-            counts = [repeats[place] for place in group]
-            counts_B = torch.tensor(counts, device=device)
+            rows = [n for n, place in enumerate(group) for _ in range(repeats[place])]
+            shared = torch.tensor(rows, device=device) if len(rows) > len(group) else None
             # The longest row of a group has no padding, so the group fits its columns.
-            self.cache.place(row, len(self.rows), cache, counts_B)
-            logits.append(output.logits[:, -1].repeat_interleave(counts_B, dim=0))
-            row += sum(counts)
+            self.cache.place(row, len(self.rows), cache, shared)
+            last = output.logits[:, -1]
+            logits.append(last if shared is None else last[shared])
+            row += len(rows)
         return torch.cat(logits)
 
     def admit(self, embeddings: Sequence[torch.Tensor], rows: Sequence[RowState]) -> torch.Tensor:

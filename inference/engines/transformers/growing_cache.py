@@ -134,17 +134,18 @@ class GrowingCache(Cache):
             layer.extend(new_rows, length, capacity)
 
     def place(
-        self, row: int, batch_size: int, prefilled: DynamicCache, repeats: torch.Tensor
+        self, row: int, batch_size: int, prefilled: DynamicCache, prompts: torch.Tensor | None
     ) -> None:
         """Copy a prefilled group of prompts to rows `row` and following, right-aligned.
 
-        repeats: rows that each prompt of the group stands in, [b].
+        prompts: which of the group each row has; None: each row the next one.
         """
         for layer, source in zip(self.reserved, prefilled.layers, strict=True):
             assert isinstance(source, DynamicLayer)
             assert source.keys is not None and source.values is not None
-            keys = source.keys.repeat_interleave(repeats, dim=0)
-            values = source.values.repeat_interleave(repeats, dim=0)
+            keys, values = source.keys, source.values
+            if prompts is not None:
+                keys, values = keys[prompts], values[prompts]
             layer.place(row, batch_size, keys, values)
 
     def keep(self, rows: torch.Tensor, first_column: int) -> None:
