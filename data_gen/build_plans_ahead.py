@@ -5,8 +5,10 @@
 A planner that looks again after each step reads its history once a step. Of inference/rollout.py's
 trajectories that reached their answer, DIR/{train,dev}.jsonl have the same steps with as few looks
 as they need: subqueries that do not need each other's answers in one plan, and [SUFFICIENT] behind
-the last. A planner trained on them with training/train_ras.py writes them so; the loop searches
-them at once (docs/outcomes.md). dev has a share of the questions. Writes card.json and card.md."""
+the last. With --least-recall the plans of wrong answers are taken too, without the answer, where
+they found the annotated passages. A planner trained on them with training/train_ras.py writes them
+so; the loop searches them at once (docs/outcomes.md). dev has a share of the questions. Writes
+card.json and card.md."""
 
 import argparse
 from collections import Counter
@@ -27,6 +29,8 @@ from models.formats.planning import PlanAction
 from models.formats.records import RasSample, read_records, record_line
 from models.formats.trajectories import Trajectory
 
+SHOWN = ("splits", "plans", "calls of the planner", "answers", "left_out")
+
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line."""
@@ -39,6 +43,11 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add(
         "--least-f1", type=share, default=1.0,
         help="of a trajectory's answer, for its plans to be learnt (%(default)s)",
+    )  # fmt: skip
+    add(
+        "--least-recall", type=share, metavar="SHARE",
+        help="of the annotated passages, for the plans alone of a wrong answer to be learnt too "
+        "(default: none of a wrong answer)",
     )  # fmt: skip
     add("--dev-fraction", type=share, default=0.05, help="share of questions (%(default)s)")
     add("--seed", type=int, default=0, help="seed of the split (%(default)s)")
@@ -54,6 +63,7 @@ class PlansAhead:
         self.left_out: Counter[str] = Counter()
         self.plans: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
+        self.answers: Counter[str] = Counter()
         self.read: Counter[Path] = Counter()
 
     def write(self, folder: Path) -> dict[str, int]:
@@ -69,7 +79,7 @@ class PlansAhead:
         if not counts["train"]:
             raise ValueError(
                 f"no trajectory to learn from: {dict(self.left_out)}. Roll out more questions, or "
-                "take a lower --least-f1"
+                "take a lower --least-f1 or --least-recall"
             )
         return counts
 
@@ -84,7 +94,8 @@ class PlansAhead:
         if trajectory.f1 is None:
             self.left_out["without a gold answer"] += 1
             return []
-        if trajectory.f1 < self.options.least_f1:
+        is_right = trajectory.f1 >= self.options.least_f1
+        if not is_right and not self._has_found(trajectory):
             self.left_out["not right"] += 1
             return []
         samples = samples_ahead(trajectory)
@@ -98,7 +109,13 @@ class PlansAhead:
         if planned:
             self.calls["before"] += len(trajectory.asked("plan"))
             self.calls["ahead"] += len(planned)
-        return samples
+            self.answers["right" if is_right else "wrong, passages found"] += 1
+        return samples if is_right else planned
+
+    def _has_found(self, trajectory: Trajectory) -> bool:
+        """Return whether a trajectory found the asked-for share of its annotated passages."""
+        least, found = self.options.least_recall, trajectory.reward_parts.get("recall")
+        return least is not None and found is not None and found >= least
 
     def card(self, counts: dict[str, int]) -> dict[str, Any]:
         """Return the card of the samples."""
@@ -107,9 +124,11 @@ class PlansAhead:
             "splits": counts,
             "plans": dict(sorted(self.plans.items())),
             "calls of the planner": dict(self.calls),
+            "answers": dict(self.answers),
             "left_out": dict(self.left_out),
             "options": {
                 "least_f1": self.options.least_f1,
+                "least_recall": self.options.least_recall,
                 "dev_fraction": self.options.dev_fraction,
             },
             "sources": [
@@ -134,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with output(options.out) as (folder, _):
         card = made.card(made.write(folder))
         write_card(folder, card)
-    shown = {name: card[name] for name in ("splits", "plans", "calls of the planner", "left_out")}
+    shown = {name: card[name] for name in SHOWN}
     rows: list[list[Any]] = [
         [kind, name, count] for kind, found in shown.items() for name, count in found.items()
     ]

@@ -180,6 +180,25 @@ def test_the_command_takes_right_trajectories_alone(
     assert not {s.question_id for s in train} & {s.question_id for s in dev}
 
 
+def test_plans_that_found_the_passages_are_learnt_without_their_wrong_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"all": 1.0, "half": 0.5, "none": 0.0, "unknown": None}
+    wrong = [
+        replace(trajectory(STEPS, f1=0.0), id=name, reward_parts={"recall": recall})
+        for name, recall in found.items()
+    ]
+    write_records(tmp_path / "t.jsonl", [replace(trajectory(STEPS), id="right"), *wrong])
+    main(["--trajectories", str(tmp_path / "t.jsonl"), "--dev-fraction", "0", "--least-recall",
+          "1", "--out", str(tmp_path / "out"), "--json"])  # fmt: skip
+    card = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert card["answers"] == {"right": 1, "wrong, passages found": 1}
+    assert card["left_out"] == {"not right": 3}
+    samples = list(read_records(tmp_path / "out/train.jsonl", RasSample))
+    tasks = {(s.question_id, s.task) for s in samples}
+    assert tasks == {("right", "plan"), ("right", "answer"), ("all", "plan")}
+
+
 def test_nothing_to_learn_from_is_said(tmp_path: Path) -> None:
     write_records(tmp_path / "t.jsonl", [trajectory(STEPS, f1=0.0)])
     with pytest.raises(SystemExit, match="lower --least-f1"):
