@@ -9,7 +9,7 @@ from data_gen.audits.findings import Choice, Example, Finding, Place, Reservoir,
 from data_gen.audits.table import Seen, as_numpy, text_hash
 from data_gen.facts.entities import entity_key, plain_words
 from data_gen.facts.held_out import wording
-from models.formats.planning import PlanAction, parse_plan
+from models.formats.planning import PlanAction, parse_plans
 from models.formats.records import QuestionRecord, RasSample
 
 # What stands in many questions without being their answer; a single letter is a choice of ARC.
@@ -18,17 +18,17 @@ Answer = tuple[int, int]
 """A name as the hash of its key and the number of its words."""
 
 
-def asked_by(sample: RasSample) -> str:
-    """Return the sub-query that a plan's label asks; empty for answers and other plans."""
-    plan = parse_plan(sample.label).plan if sample.task == "plan" else None
-    return plan.subquery if plan is not None and plan.action is PlanAction.SUBQ else ""
+def asked_by(sample: RasSample) -> list[str]:
+    """Return the sub-queries that a plan's label asks; none for answers and other plans."""
+    plans = parse_plans(sample.label).plans if sample.task == "plan" else ()
+    return [plan.subquery for plan in plans if plan.action is PlanAction.SUBQ]
 
 
 def repeated_step(sample: RasSample) -> int | None:
-    """Return the position of the step whose words the label's sub-query repeats, or None."""
-    asked = wording(asked_by(sample))
+    """Return the position of a step whose words the label's sub-queries repeat, or None."""
     steps = [wording(step.subquery) for step in sample.history]
-    return steps.index(asked) if asked and asked in steps else None
+    asked = map(wording, asked_by(sample))
+    return next((steps.index(text) for text in asked if text and text in steps), None)
 
 
 def history_repeats(sample: RasSample) -> bool:
@@ -148,10 +148,11 @@ class AnswerNaming:
         self._lengths.append(min(named[1], 255) if named else 0)
 
     def see_again(self, place: Place, sample: RasSample) -> None:
-        """Second pass: look for its question's answers in a plan's sub-query."""
-        subquery = asked_by(sample)
-        if not subquery:
-            return
+        """Second pass: look for its question's answers in a plan's sub-queries."""
+        for subquery in asked_by(sample):
+            self._look_for_answers(place, sample, subquery)
+
+    def _look_for_answers(self, place: Place, sample: RasSample, subquery: str) -> None:
         self._plans += 1
         answers = self._answers(sample.question_id)
         self._checked += bool(answers)

@@ -103,6 +103,21 @@ def asks_again(splits: Splits, n: int) -> None:
     plan[LABEL] = f"[SUBQ] {plan['question'].upper()}"
 
 
+def asks_again_behind(splits: Splits, n: int) -> None:
+    asks_again(splits, n)
+    ask_first(by_id(splits, f"two{n}/plan/1"))
+
+
+def names_answer_behind(splits: Splits, n: int) -> None:
+    names_answer(splits, n)
+    ask_first(by_id(splits, f"two{n}/plan/1"))
+
+
+def ask_first(plan: dict[str, Any]) -> None:
+    """Put another subquery in front of a plan's own, in the same plan."""
+    plan[LABEL] = f"[SUBQ] Who else was there?\n{plan[LABEL]}"
+
+
 def shows_twice(splits: Splits, n: int) -> None:
     steps = by_id(splits, f"two{n}/answer")[HISTORY]
     steps.append(steps[1])
@@ -168,8 +183,10 @@ FAULTS: dict[str, tuple[Callable[[Splits, int], None], str, Severity]] = {
         (sample_twice, "repeated_sample", Severity.WARNING),
         (id_twice, "repeated_id", Severity.WARNING),
         (asks_again, "repeated_subquery", Severity.ERROR),
+        (asks_again_behind, "repeated_subquery", Severity.ERROR),
         (shows_twice, "history_repeats", Severity.WARNING),
         (names_answer, "subquery_names_answer", Severity.ERROR),
+        (names_answer_behind, "subquery_names_answer", Severity.ERROR),
         (names_found_answer, "subquery_names_found_answer", Severity.NOTE),
         (nothing_new, "nothing_new", Severity.NOTE),
         (nothing_came, "empty_retrieval", Severity.WARNING),

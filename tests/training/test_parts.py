@@ -153,3 +153,13 @@ def test_ras_figures_of_known_outputs() -> None:
     garbage = score_ras(["?", "", "Paris"], records)
     assert garbage["plan_accuracy"] == garbage["subquery_f1"] == garbage["answer_f1"] == 0.0
     assert garbage["malformed_plans"] == 2
+    assert "ahead_accuracy" not in perfect
+
+
+def test_all_subqueries_of_a_plan_and_its_end_are_scored() -> None:
+    label = "[SUBQ] where is Ada\n[SUBQ] where is Bob\n[SUFFICIENT]"
+    records = [RasSample("q/plan/0", "plan", "Q?", [], label)]
+    assert score_ras([label], records)["ahead_accuracy"] == 1.0
+    first = score_ras(["[SUBQ] where is Ada"], records)
+    assert first["plan_accuracy"] == 1.0 and first["ahead_accuracy"] == 0.0
+    assert 0.0 < first["subquery_f1"] < 1.0

@@ -27,7 +27,7 @@ from models.files.sentence_encoder import (
     load_sentence_encoder,
 )
 from models.files.text_table import TextTable
-from models.formats.planning import parse_plan
+from models.formats.planning import parse_plans
 from models.formats.records import RasSample, Record, RecordError, read_records
 from models.parts.graph import (
     EncodedGraphs,
@@ -317,12 +317,14 @@ def check_plan_labels(records: Sequence[RasSample], path: str) -> None:
         RecordError: names the sample.
     """
     for record in records:
-        if record.task == "plan" and parse_plan(record.label).plan is None:
+        parsed = parse_plans(record.label)
+        if record.task == "plan" and (parsed.malformed or not parsed.plans):
             raise RecordError(
                 f"{path}: sample {record.id!r}",
                 "label",
                 f"is no plan: {record.label!r}",
-                "Write '[SUBQ] text', '[SUFFICIENT]' or '[NO_RETRIEVAL]'",
+                "Write '[SUBQ] text', several of them a line each and [SUFFICIENT] behind them "
+                "where they are enough, '[SUFFICIENT]' or '[NO_RETRIEVAL]'",
             )
 
 

@@ -12,7 +12,7 @@ from evaluation.conditions import asks_about, score_conditions, support, well_fo
 from evaluation.text import rouge_scores
 from models.formats.conditions import parse_conditions
 from models.formats.helpers import NOTHING, ParsedGap, parse_gap, parse_subquery, subquery_document
-from models.formats.planning import Plan, PlanAction, parse_plan
+from models.formats.planning import Plan, PlanAction, parse_plans
 from models.formats.query_triplets import QueryTriplet, name_free, parse_query_triplets
 from models.formats.reading import parse_reading
 from models.formats.records import HelperTask, InstructionSample, RasSample, TriplesSample
@@ -59,8 +59,10 @@ def score_tri_rag(
 def score_ras(outputs: Sequence[str], records: Sequence[RasSample]) -> dict[str, float]:
     """Plans: label accuracy, macro-F1, token F1 of sub-queries; answers: EM and token F1.
 
-    A plan that cannot be read is wrong. Sub-query F1 is taken where the gold label asks for one;
-    another action there scores 0.
+    Label accuracy is that of the first action. Sub-query F1 is taken where the gold label asks for
+    sub-queries, over all of them in their order; another action there scores 0. Where a label asks
+    several or ends behind them, `ahead_accuracy` is the share of plans with as many sub-queries
+    and the same end. A plan that cannot be read is wrong.
     """
     pairs = list(zip(outputs, records, strict=True))
     figures: dict[str, float] = {}
@@ -76,32 +78,40 @@ def score_ras(outputs: Sequence[str], records: Sequence[RasSample]) -> dict[str,
 
 
 def _score_plans(plans: Sequence[tuple[str, RasSample]]) -> dict[str, float]:
-    predicted = [parse_plan(text).plan for text, _ in plans]
-    gold = [_gold_plan(record) for _, record in plans]
+    predicted = [parse_plans(text).plans for text, _ in plans]
+    gold = [_gold_plans(record) for _, record in plans]
     labels = score_labels(
-        [p.action.value if p else None for p in predicted], [g.action for g in gold]
+        [own[0].action.value if own else None for own in predicted],
+        [wanted[0].action for wanted in gold],
     )
     figures = {"plan_accuracy": labels.accuracy, "plan_macro_f1": labels.macro_f1}
-    figures["malformed_plans"] = float(sum(plan is None for plan in predicted))
-    subqueries = [
-        token_f1(p.subquery, [g.subquery]) if p and p.action is PlanAction.SUBQ else 0.0
-        for p, g in zip(predicted, gold, strict=True)
-        if g.action is PlanAction.SUBQ
-    ]
-    if subqueries:
-        figures["subquery_f1"] = _mean(subqueries)
+    pairs = list(zip(predicted, gold, strict=True))
+    if any(len(wanted) > 1 for wanted in gold):
+        figures["ahead_accuracy"] = _mean([float(_actions(p) == _actions(g)) for p, g in pairs])
+    figures["malformed_plans"] = float(sum(not own for own in predicted))
+    asked = [(_subqueries(p), _subqueries(g)) for p, g in pairs if _subqueries(g)]
+    if asked:
+        figures["subquery_f1"] = _mean([token_f1(own, [wanted]) for own, wanted in asked])
     figures["plans"] = float(len(plans))
     return figures
 
 
-def _gold_plan(record: RasSample) -> Plan:
-    plan = parse_plan(record.label).plan
-    if plan is None:
+def _actions(plans: Sequence[Plan]) -> list[PlanAction]:
+    return [plan.action for plan in plans]
+
+
+def _subqueries(plans: Sequence[Plan]) -> str:
+    return " ".join(plan.subquery for plan in plans if plan.action is PlanAction.SUBQ)
+
+
+def _gold_plans(record: RasSample) -> Sequence[Plan]:
+    plans = parse_plans(record.label).plans
+    if not plans:
         raise ValueError(
             f"sample {record.id}: its label {record.label!r} is no plan. "
             "Write '[SUBQ] text', '[SUFFICIENT]' or '[NO_RETRIEVAL]'"
         )
-    return plan
+    return plans
 
 
 def score_helper(outputs: Sequence[str], samples: Sequence[InstructionSample]) -> dict[str, float]:
