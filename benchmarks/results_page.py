@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,10 @@ from benchmarks.harness.question_sets import TITLES, QuestionSet
 from benchmarks.record import RESULTS, ROOT, RUN_FILE
 from common.commands import command_parser, one_line_errors
 from common.errors import UserError
+from common.files import file_sha256
 from common.tables import print_table
 from evaluation.runs import RESULTS_FILE, STAGES, Run, read_run
+from models.files.checkpoint import MANIFEST_FILE
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 CHECKPOINTS = ROOT / "checkpoints"
@@ -92,15 +94,17 @@ def read_sets(records: Mapping[str, Record], group: str = EVALUATIONS) -> list[Q
 
 
 def with_another(
-    component: str, group: str, questions: QuestionSet, records: Mapping[str, Record]
+    component: Path, group: str, questions: QuestionSet, records: Mapping[str, Record]
 ) -> list[str]:
-    """Return a group's loops that were measured with another version of a component than `ras`.
+    """Return a group's loops that were measured with another version of a component than ships.
 
-    Loops without the component are none of them, nor is any where `ras` is not recorded.
+    component: the folder that ships. Loops that were measured without it are none of them.
     """
+    ships = file_sha256(component / MANIFEST_FILE)
+    name = f"checkpoints/{component.name}"
     ran = {loop: records[f"{group}/{questions.name}/{loop}"].run for loop in questions.loops}
-    versions = {loop: run["components"].get(component) for loop, run in ran.items()}
-    return [loop for loop, own in versions.items() if own not in (None, versions.get("ras", own))]
+    versions = {loop: run["components"].get(name) for loop, run in ran.items()}
+    return [loop for loop, own in versions.items() if own not in (None, ships)]
 
 
 def _check_means(record: Record, run: Run) -> None:
@@ -224,7 +228,7 @@ def render(results: Path, checkpoints: Path, templates: Path = TEMPLATES) -> dic
         "components": read_components(checkpoints),
         "machines": machines(records.values()),
         "machine": machine,
-        "with_another": with_another,
+        "with_another": partial(with_another, checkpoints / "ras_smollm2"),
         "data": _data(records.values()),
         "level": LEVEL,
         "without_errors": "0",

@@ -15,13 +15,13 @@ ALL_FACTS = "__all_facts"
 WRITTEN = "__written"
 # Loops with the planner that was trained on all facts and asked the question itself first.
 EARLIER = "__earlier"
-# Loops with the planner after it, before the one that ships: it learned as many plans that end as
-# plans that ask on.
+# Loops with the planner after it: it learned as many plans that end as plans that ask on.
 BALANCED = "__balanced_plans"
-# Loops with the planner that ships and the extractive reader before the mean of two that ships.
+# Loops with the planner after that, which looks again after each step, and the extractive reader
+# before the mean of two that ships.
 TWO_STAGES = "__two_stage_reader"
 QUESTION_FIRST = "__question_first"
-# Loops with planners that learned to name several steps at once, none of which ships.
+# Loops with planners that learned to name several steps at once.
 AHEAD = "__plans_ahead"
 BASELINE = "ras_no_planning"
 TITLES = {
@@ -123,7 +123,7 @@ class QuestionSet:
 
     @cached_property
     def unbalanced(self) -> list[dict[str, Any]]:
-        """F1 with the planner before and with the one that ships, as `ablated`."""
+        """F1 with the planner of balanced plans and with the one after it, as `ablated`."""
         return self._against(BALANCED, TWO_STAGES)
 
     @cached_property

@@ -13,7 +13,9 @@ import pytest
 import benchmarks.record
 import benchmarks.results_page as page
 from benchmarks.record import RESULTS, ROOT, RUN_FILE
+from common.files import file_sha256
 from evaluation.significance import paired_bootstrap
+from models.files.checkpoint import MANIFEST_FILE
 from tests.benchmarks.evaluations import write_evaluation
 from tests.run_main import run_main
 
@@ -227,16 +229,21 @@ def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     assert section.count(varied) == 1
 
 
-def test_loops_measured_with_another_component_are_named(evaluated: Path) -> None:
+def test_loops_measured_with_another_component_than_ships_are_named(evaluated: Path) -> None:
     own = evaluated / "development" / "own"
     own.mkdir(parents=True)
-    for name, version in {"ras": "new", "ras_no_planning": "old", "none": None}.items():
+    ships = file_sha256(page.CHECKPOINTS / "ras_smollm2" / MANIFEST_FILE)
+    for name, version in {"ras": ships, "ras_no_planning": "old", "none": None}.items():
         shutil.copytree(evaluated / "evaluations" / "2wikimultihopqa" / name, own / name)
         run = json.loads((own / name / RUN_FILE).read_text())
         run["components"] = {"checkpoints/ras_smollm2": version} if version else {}
         (own / name / RUN_FILE).write_text(json.dumps(run))
     text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
     assert "With an earlier planner and answerer: `ras_no_planning`." in text
+    earlier = run | {"components": {"checkpoints/ras_smollm2": "old"}}
+    (own / "ras" / RUN_FILE).write_text(json.dumps(earlier))
+    text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
+    assert "With an earlier planner and answerer: `ras`, `ras_no_planning`." in text
 
 
 def test_figures_of_a_lowered_rank_are_those_of_the_rank_before(tmp_path: Path) -> None:
