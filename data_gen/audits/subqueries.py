@@ -9,7 +9,7 @@ from data_gen.audits.findings import Choice, Example, Finding, Place, Reservoir,
 from data_gen.audits.table import Seen, as_numpy, text_hash
 from data_gen.facts.entities import entity_key, plain_words
 from data_gen.facts.held_out import wording
-from models.formats.planning import PlanAction, parse_plans
+from models.formats.planning import parse_plans, subqueries_of
 from models.formats.records import QuestionRecord, RasSample
 
 # What stands in many questions without being their answer; a single letter is a choice of ARC.
@@ -20,8 +20,7 @@ Answer = tuple[int, int]
 
 def asked_by(sample: RasSample) -> list[str]:
     """Return the sub-queries that a plan's label asks; none for answers and other plans."""
-    plans = parse_plans(sample.label).plans if sample.task == "plan" else ()
-    return [plan.subquery for plan in plans if plan.action is PlanAction.SUBQ]
+    return subqueries_of(parse_plans(sample.label).plans) if sample.task == "plan" else []
 
 
 def repeated_step(sample: RasSample) -> int | None:

@@ -199,13 +199,18 @@ def format_plans(plans: Sequence[Plan]) -> str:
     return "\n".join(map(format_plan, plans))
 
 
+def subqueries_of(plans: Iterable[Plan]) -> list[str]:
+    """Return what the plans ask, in their order."""
+    return [plan.subquery for plan in plans if plan.action is PlanAction.SUBQ]
+
+
 def cut_plans(plans: Sequence[Plan], max_subqueries: int) -> list[Plan]:
     """Return plans with at most so many subqueries; without their end where any is cut.
 
     An end behind subqueries that are not asked would come too soon.
     """
-    asked = sum(plan.action is PlanAction.SUBQ for plan in plans)
-    return list(plans[:max_subqueries] if asked > max_subqueries else plans)
+    is_cut = len(subqueries_of(plans)) > max_subqueries
+    return list(plans[:max_subqueries] if is_cut else plans)
 
 
 def parse_plans(text: str) -> ParsedPlans:

@@ -316,9 +316,9 @@ def check_plan_labels(records: Sequence[RasSample], path: str) -> None:
     Raises:
         RecordError: names the sample.
     """
-    for record in records:
+    for record in (record for record in records if record.task == "plan"):
         parsed = parse_plans(record.label)
-        if record.task == "plan" and (parsed.malformed or not parsed.plans):
+        if parsed.malformed or not parsed.plans:
             raise RecordError(
                 f"{path}: sample {record.id!r}",
                 "label",

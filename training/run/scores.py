@@ -12,7 +12,7 @@ from evaluation.conditions import asks_about, score_conditions, support, well_fo
 from evaluation.text import rouge_scores
 from models.formats.conditions import parse_conditions
 from models.formats.helpers import NOTHING, ParsedGap, parse_gap, parse_subquery, subquery_document
-from models.formats.planning import Plan, PlanAction, parse_plans
+from models.formats.planning import Plan, PlanAction, parse_plans, subqueries_of
 from models.formats.query_triplets import QueryTriplet, name_free, parse_query_triplets
 from models.formats.reading import parse_reading
 from models.formats.records import HelperTask, InstructionSample, RasSample, TriplesSample
@@ -89,7 +89,8 @@ def _score_plans(plans: Sequence[tuple[str, RasSample]]) -> dict[str, float]:
     if any(len(wanted) > 1 for wanted in gold):
         figures["ahead_accuracy"] = _mean([float(_actions(p) == _actions(g)) for p, g in pairs])
     figures["malformed_plans"] = float(sum(not own for own in predicted))
-    asked = [(_subqueries(p), _subqueries(g)) for p, g in pairs if _subqueries(g)]
+    asked = [(" ".join(subqueries_of(p)), " ".join(subqueries_of(g))) for p, g in pairs]
+    asked = [(own, wanted) for own, wanted in asked if wanted]
     if asked:
         figures["subquery_f1"] = _mean([token_f1(own, [wanted]) for own, wanted in asked])
     figures["plans"] = float(len(plans))
@@ -98,10 +99,6 @@ def _score_plans(plans: Sequence[tuple[str, RasSample]]) -> dict[str, float]:
 
 def _actions(plans: Sequence[Plan]) -> list[PlanAction]:
     return [plan.action for plan in plans]
-
-
-def _subqueries(plans: Sequence[Plan]) -> str:
-    return " ".join(plan.subquery for plan in plans if plan.action is PlanAction.SUBQ)
 
 
 def _gold_plans(record: RasSample) -> Sequence[Plan]:
