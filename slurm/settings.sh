@@ -37,8 +37,9 @@ EVALUATE_TIME=${EVALUATE_TIME:-12:00:00}
 # a command on Ray stops and goes back.
 GRACE=${GRACE:-300}
 # Port on which the processes of a training meet; the job's id is added, so that two jobs that
-# share a node do not meet each other. And where a model is served: an address other than 127.0.0.1
-# needs a key for its clients, TRIVIUM_API_KEY in the environment.
+# share a node do not meet each other. 12,000 ports from here on, below those that Linux gives to
+# outgoing connections. And where a model is served: an address other than 127.0.0.1 needs a key for
+# its clients, TRIVIUM_API_KEY in the environment.
 FIRST_PORT=${FIRST_PORT:-20000}
 SERVE_HOST=${SERVE_HOST:-0.0.0.0}
 SERVE_PORT=${SERVE_PORT:-8000}

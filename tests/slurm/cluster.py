@@ -1,6 +1,7 @@
 """A real SLURM of one node with two CPUs, in a folder of its own, for as long as tests need it."""
 
 import os
+import random
 import re
 import secrets
 import shutil
@@ -129,6 +130,20 @@ def _free_ports(count: int) -> list[int]:
         return [opened.getsockname()[1] for opened in sockets]
 
 
+def _first_port(jobs: int = 50) -> int:
+    """Return a port which, as so many after it, nothing listens at.
+
+    It is drawn, since ids of jobs begin at 1 in every cluster and another one may run on this
+    machine, and lies below the ports that Linux gives to outgoing connections.
+    """
+    for first in random.Random().sample(range(20000, 32700 - jobs), 100):
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + jobs):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise AssertionError(f"no {jobs} ports in a row are free")
+
+
 def _daemons(folder: Path) -> list[tuple[str, ...]]:
     """Commands of the three daemons, in the order of their start; all stay in the foreground."""
     munge = [f"--{name}={folder}/munge.{name}" for name in ("socket", "pid-file", "seed-file")]
@@ -219,8 +234,7 @@ def job_settings(work: Path, **more: str) -> dict[str, str]:
         "GPUS_PER_NODE": "0",
         "MEMORY": "100M",
         "GRACE": "60",
-        # Ids of jobs begin at 1 in every cluster, and another one may run on this machine.
-        "FIRST_PORT": str(_free_ports(1)[0]),
+        "FIRST_PORT": str(_first_port()),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         **more,
