@@ -26,7 +26,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from common.commands import command_parser
+from common.commands import command_parser, name_and_path
 from common.tables import emit_json, print_table
 from data_gen.facts.solving_steps import solving_steps
 from data_gen.samples.reading import passage_samples
@@ -235,14 +235,6 @@ def both_figures(name: str, asked: Sequence[Asked], read: Sequence[Read]) -> dic
     return {name: figures_of(asked, read), f"{name} by kind": by_kind}
 
 
-def named_file(text: str) -> tuple[str, Path]:
-    """Return NAME=FILE as a pair. Raises ArgumentTypeError for another form."""
-    name, separator, path = text.partition("=")
-    if not separator:
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=FILE")
-    return name, Path(path)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(__doc__)
     add = parser.add_argument
@@ -250,7 +242,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--limit", type=int, default=1000, help="of them, by chance (default: 1000)")
     add("--skip", type=whole_number(0), default=0,
         help="leave out so many that chance puts first (default: 0)")  # fmt: skip
-    add("--questions", type=named_file, nargs="*", default=[], metavar="NAME=FILE",
+    add("--questions", type=name_and_path, nargs="*", default=[], metavar="NAME=FILE",
         help="questions with annotated steps and their passages")  # fmt: skip
     add("--span-reader", type=checkpoint_or_none, default=DEFAULT_SPAN_READER, metavar="DIR",
         help="extractive reader, or 'none' (default: the shipped)")  # fmt: skip

@@ -94,3 +94,11 @@ def share(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r}: give a number from 0 to 1")
     return value
+
+
+def name_and_path(text: str) -> tuple[str, Path]:
+    """Read NAME=PATH as an argparse type. Raises ArgumentTypeError for another form."""
+    name, _, path = text.partition("=")
+    if not name or not path or "/" in name or name.startswith("."):
+        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=PATH, the name without a /")
+    return name, Path(path)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from common.commands import command_parser
+from common.commands import command_parser, name_and_path
 from common.tables import emit_json
 from evaluation.compare import compare_all, draw, markdown, show
 from evaluation.runs import Run, TraceError, is_begun, read_run
@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         "--datasets",
         nargs="+",
         required=True,
-        type=_named_file,
+        type=name_and_path,
         metavar="NAME=FILE",
         help="questions in the JSON Lines contract, by the name that stands in paths and tables",
     )
@@ -55,13 +55,6 @@ def _parser() -> argparse.ArgumentParser:
     add_loop_arguments(parser, several=True)
     add("--json", action="store_true", help="print the comparison as one JSON object")
     return parser
-
-
-def _named_file(text: str) -> tuple[str, Path]:
-    name, _, path = text.partition("=")
-    if not name or not path or "/" in name or name.startswith("."):
-        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=FILE, the name without a /")
-    return name, Path(path)
 
 
 def plan(arguments: Namespace) -> dict[tuple[str, str], Evaluation]:

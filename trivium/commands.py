@@ -94,6 +94,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.retrieval_scale",
         "benchmarks.retrieval_places",
         "benchmarks.outcomes",
+        "benchmarks.improvements",
         "benchmarks.rollouts",
         "benchmarks.sentence_ranking",
         "benchmarks.reading",

@@ -17,9 +17,10 @@ WRITTEN = "__written"
 EARLIER = "__earlier"
 # Loops with the planner after it: it learned as many plans that end as plans that ask on.
 BALANCED = "__balanced_plans"
-# Loops with the planner after that, which looks again after each step, and the extractive reader
-# before the mean of two that ships.
-TWO_STAGES = "__two_stage_reader"
+# Loops with the planner after that, which looks again after each step.
+SINGLE_PLANS = "__single_plans"
+# With it, the extractive reader before the mean of two that ships.
+TWO_STAGES = SINGLE_PLANS + "__two_stage_reader"
 QUESTION_FIRST = "__question_first"
 # Loops with planners that learned to name several steps at once.
 AHEAD = "__plans_ahead"
@@ -129,7 +130,7 @@ class QuestionSet:
     @cached_property
     def reread(self) -> list[dict[str, Any]]:
         """F1 with the extractive reader before and with the one that ships, as `ablated`."""
-        return self._against(TWO_STAGES)
+        return self._against(TWO_STAGES, SINGLE_PLANS)
 
     @cached_property
     def planned_first(self) -> list[dict[str, Any]]:
@@ -138,13 +139,23 @@ class QuestionSet:
 
     @cached_property
     def ahead(self) -> list[dict[str, Any]]:
-        """F1 as a loop ships and with each planner of several steps, `variant`, as `ablated`."""
-        return [
-            {**next(self._paired(loop, name)), "loop": loop, "variant": name}
-            for loop in self.loops
-            for name in self.runs
-            if name.startswith(loop + AHEAD)
-        ]
+        """F1 with single plans, `single`, and with those of several steps, `loop`, as `ablated`.
+
+        The planner that ships comes last, after those that were tried.
+        """
+        rows = []
+        for loop in self.loops:
+            tried = [name for name in self.runs if name.startswith(loop + AHEAD)]
+            for single, several in (
+                (loop + SINGLE_PLANS, [*tried, loop]),
+                (loop + SINGLE_PLANS + WITHOUT, [loop + WITHOUT]),
+            ):
+                rows += [
+                    {**next(self._paired(single, name)), "single": single}
+                    for name in several
+                    if {single, name} <= self.runs.keys()
+                ]
+        return rows
 
     @cached_property
     def variants(self) -> list[dict[str, Any]]:

@@ -115,6 +115,8 @@ EXCUSES = (
                      "all", "gpu", "profile_step", "profile_loop", "adaptations",
                      "learning_curve")
     ),
+    Excuse("benchmarks/README.md", "python benchmarks/improvements.py", HOURS,
+           "tests/benchmarks/test_improvements.py"),
     Excuse("benchmarks/README.md", "git archive", "writes the whole tree"),
     Excuse("benchmarks/README.md", "python benchmarks/results_page.py", "writes into the project",
            "tests/benchmarks/test_results_page.py"),

@@ -218,4 +218,4 @@ def test_the_command_line_itself(
     names = processes.run(
         script, "--loops", "none", "--datasets", "films.jsonl", "--out", "x", cwd=tmp_path
     )
-    assert names.returncode == 2 and "give NAME=FILE" in names.stderr
+    assert names.returncode == 2 and "give NAME=PATH" in names.stderr
