@@ -78,7 +78,7 @@ def test_a_command_runs_once_all_nodes_are_there(job: dict[str, str]) -> None:
     assert status == 0
     assert lines[0] == "slurm/await_nodes.py|2"
     assert lines[2] == "|".join(words)
-    assert lines[1] == lines[3] == "127.0.0.1:30017|token|64|0"
+    assert lines[1] == lines[3] == "127.0.0.1:26017|token|64|0"
     python = job["PYTHON"]
     assert asked(job) == [f"srun|--overlap|--kill-on-bad-exit=0|{SCRIPTS}/ray_node.sh|{python}"]
     assert finish(begin(job, "fails"))[0] == 3
