@@ -41,3 +41,6 @@ task_of() {
 
 # Which of the PARTS of its word this task makes, from 1.
 part_of() { echo "$((SLURM_ARRAY_TASK_ID % $1 + 1))"; }
+
+# The port that this job's processes meet at. Those from 32768 on Linux gives to outgoing connections.
+job_port() { echo "$((FIRST_PORT + SLURM_JOB_ID % 12000))"; }
