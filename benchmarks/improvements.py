@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from common.commands import command_parser, name_and_path
-from common.files import AppendLog
 from common.tables import emit_json, print_table
 from evaluation.compare import compare_runs
 from evaluation.runs import RESULTS_FILE, read_run
 from inference.opening.arguments import command
-from training.rounds.run import ROUNDS_FILE, SETTINGS_FILE, Round
+from training.rounds.run import MEASURE, SETTINGS_FILE, Round, read_rounds, round_folder
 
 COLUMNS = ("improvement", "round", "kept", "F1", "against the start", "p, Holm", "tokens")
 # Of an evaluation's results; the others are paths, dates and what its traces tell.
-MEASURED = ("n", "em", "f1", "retrieval_recall", "searches", "stages", "errors")
+MEASURED = ("n", "em", "f1", "retrieval_recall", "stages", "errors")
 
 
 def gathered(folder: Path) -> dict[str, Any]:
@@ -31,8 +30,7 @@ def gathered(folder: Path) -> dict[str, Any]:
 
     Raises ValueError for a folder without a finished round.
     """
-    log = AppendLog(folder / ROUNDS_FILE, "Remove the line")
-    rounds = [Round(**record) for _, record in log.read()]
+    rounds = read_rounds(folder)
     if not rounds:
         raise ValueError(f"{folder}: no round of training/improve.py is finished there; run it on")
     settings = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
@@ -49,7 +47,7 @@ def gathered(folder: Path) -> dict[str, Any]:
 
 def _tested(folder: Path, rounds: Sequence[Round]) -> dict[int, dict[str, Any]]:
     """Return `compare_runs`' figures by round; a round that was passed over was not measured."""
-    folders = {done.number: folder / f"round-{done.number:02d}" / "measure" for done in rounds}
+    folders = {done.number: round_folder(folder, done.number) / MEASURE for done in rounds}
     runs = {
         number: read_run(f"{number}={measured}")
         for number, measured in folders.items()
@@ -64,7 +62,7 @@ def _told(done: Round, tested: Mapping[str, Any]) -> dict[str, Any]:
     for path in ("component", "beside"):
         del told[path]
     told["measured"] = {name: done.measured[name] for name in MEASURED if name in done.measured}
-    for name in ("llm_calls", "weighted_tokens", "against_baseline"):
+    for name in ("searches", "llm_calls", "weighted_tokens", "against_baseline"):
         told["measured"][name] = tested.get(name)
     return told
 

@@ -26,7 +26,7 @@ from evaluation.significance import (
 )
 from evaluation.text import check_mauve, mauve_score
 
-MEANS = ("llm_calls", "weighted_tokens", "recall", "seconds")
+MEANS = ("llm_calls", "weighted_tokens", "searches", "recall", "seconds")
 COLUMNS = (
     "run",
     "EM",

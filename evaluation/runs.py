@@ -75,8 +75,8 @@ class TraceError(UserError, ValueError):
 class TraceScores:
     """The figures of one question's trace that a comparison needs.
 
-    seconds: of all its stages, waiting for the engine included. Costs and recall are None in traces
-    that do not tell them.
+    seconds: of all its stages, waiting for the engine included. searches: its steps, of which each
+    retrieves once. Costs, searches and recall are None in traces that do not tell them.
     """
 
     id: str
@@ -90,6 +90,7 @@ class TraceScores:
     weighted_tokens: int | None = None
     recall: float | None = None
     seconds: float | None = None
+    searches: int | None = None
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def _parse_line(line: bytes, where: str) -> TraceScores:
         raise TraceError(f"{where}: field 'id': must be a text that names the question")
     em, f1 = (_score(record, metric, where) for metric in METRICS)
     bill = record.get("bill") or {}
-    seconds = bill.get("seconds")
+    seconds, steps = bill.get("seconds"), record.get("steps")
     return TraceScores(
         question,
         em,
@@ -210,6 +211,7 @@ def _parse_line(line: bytes, where: str) -> TraceScores:
         bill.get("weighted_tokens"),
         None if record.get("recall") is None else _score(record, "recall", where),
         None if seconds is None else float(sum(seconds.values())),
+        None if steps is None else len(steps),
     )
 
 

@@ -44,7 +44,7 @@ def test_each_round_is_tested_against_the_start(tmp_path: Path) -> None:
     test = third["measured"]["against_baseline"]["f1"]
     assert test["difference"] == 0.25 and test["p_value"] < test["p_holm"]
     assert (third["measured"]["weighted_tokens"], third["measured"]["llm_calls"]) == (50, 2)
-    assert third["measured"]["retrieval_recall"] == 0.5
+    assert third["measured"]["retrieval_recall"] == 0.5 and third["measured"]["searches"] == 2
     assert passed_over["measured"]["against_baseline"] is None
 
 

@@ -12,11 +12,13 @@ import pytest
 
 import benchmarks.record
 import benchmarks.results_page as page
+from benchmarks.improvements import gathered
 from benchmarks.record import RESULTS, ROOT, RUN_FILE
 from common.files import file_sha256
 from evaluation.significance import paired_bootstrap
 from models.files.checkpoint import MANIFEST_FILE
 from tests.benchmarks.evaluations import write_evaluation
+from tests.benchmarks.test_improvements import improvement
 from tests.run_main import run_main
 
 # Names that have digits in them and are no figures.
@@ -231,6 +233,21 @@ def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     assert f"| {page.within(row['gain'])} | {page.probability(row['gain']['p_value'])} |" in section
     varied = "| [`ras`, paper](../benchmarks/results/development/own/ras__paper/) |"
     assert section.count(varied) == 1
+
+
+def test_rounds_of_improvements_are_on_the_page(evaluated: Path, tmp_path: Path) -> None:
+    folder = improvement(tmp_path / "planner", [1.0, 0.0] * 10, [1.0, 1.0] * 10)
+    measured = tmp_path / "rounds.json"
+    measured.write_text(json.dumps({"planner": gathered(folder)}))
+    copied = evaluated / "rounds"
+    shutil.copytree(RESULTS / "improvements", copied)
+    shutil.copy(measured, copied / "results.json")
+    text = page.render(evaluated, page.CHECKPOINTS)["docs/results.md"]
+    section = text[text.index("Do outcomes improve what ships?") :]
+    start, learnt, passed_over = re.findall(r"^\| `planner` \|.*$", section, re.MULTILINE)
+    assert start.endswith("| 50.0 | – | – | 50.0 | 2.00 | 2.0 | 50 | yes |")
+    assert "| 8 | 50.0 | – | – | 100.0 | +50.0 [" in learnt and learnt.endswith("| 50 | no |")
+    assert passed_over.endswith("| 50.0 | – | – | 50.0 | – | – | – | no |")
 
 
 def test_loops_measured_with_another_component_than_ships_are_named(evaluated: Path) -> None:

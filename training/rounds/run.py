@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROUNDS_FILE, SETTINGS_FILE, BEST = "rounds.jsonl", "settings.json", "best"
 # In a round's folder.
 DRAWN_FILE = "rollout/trajectories.jsonl"
+MEASURE = "measure"
 MEASURE_CACHE = "measured_triples.sqlite"
 # Of a training's log, at its end.
 LEARNT = ("entropy", "kl", "clip_share", "rewarded_gain")
@@ -68,6 +69,21 @@ class Round:
         return [self.component, self.beside] if self.beside else [self.component]
 
 
+def rounds_log(folder: Path) -> AppendLog:
+    """Return the log of an improvement's finished rounds."""
+    return AppendLog(folder / ROUNDS_FILE, "Remove the line; its round is then noted again")
+
+
+def read_rounds(folder: Path) -> list[Round]:
+    """Return an improvement's finished rounds. Raises RecordError for a line that is no JSON."""
+    return [Round(**record) for _, record in rounds_log(folder).read()]
+
+
+def round_folder(folder: Path, number: int) -> Path:
+    """Return the folder of an improvement's round."""
+    return folder / f"round-{number:02d}"
+
+
 def execute(command: Command) -> None:
     """Run a command of the project to its end. Raises RoundError, which shows it."""
     logger.info("%s", shlex.join(command))
@@ -93,10 +109,8 @@ class Improvement:
         self.folder = Path(settings.output_dir)
         self.learners = learners_of(settings)
         self._claim()
-        self._log = AppendLog(
-            self.folder / ROUNDS_FILE, "Remove the line; its round is then noted again"
-        )
-        self.rounds = [Round(**record) for _, record in self._log.read()]
+        self._log = rounds_log(self.folder)
+        self.rounds = read_rounds(self.folder)
 
     def _claim(self) -> None:
         """Note the settings, but for how many rounds there are; refuse a folder of others."""
@@ -168,7 +182,7 @@ class Improvement:
 
     def folder_of(self, number: int) -> Path:
         """Return the folder of a round."""
-        return self.folder / f"round-{number:02d}"
+        return round_folder(self.folder, number)
 
     def _round(self, number: int) -> Path:
         folder = self.folder_of(number)
@@ -223,7 +237,7 @@ class Improvement:
         return last
 
     def _measured(self, folder: Path, components: Sequence[str]) -> dict[str, Any]:
-        given, out = self.settings.measure, folder / "measure"
+        given, out = self.settings.measure, folder / MEASURE
         self._once(
             out,
             [
