@@ -178,10 +178,14 @@ async def roll_out(
 ) -> dict[Key, str]:
     """Make a trajectory of each question and number, `concurrency` at a time, in the order given.
 
+    A question's begin together: an engine then reads once what their prompts have in common.
+
     loop: over a `RecordingEngine`. keep: hears of each as it comes. Returns the errors of those
     that failed, by question and number; the others go on.
     """
     gate = asyncio.Semaphore(concurrency)
+    groups = [list(jobs) for _, jobs in itertools.groupby(jobs, key=lambda job: job[0].id)]
+    group_gate = asyncio.Semaphore(max(1, concurrency // max(map(len, groups), default=1)))
     failed: dict[Key, str] = {}
 
     async def make(record: QuestionRecord, number: int) -> None:
@@ -197,7 +201,11 @@ async def roll_out(
                 return
             keep(judge.trajectory(record, trace, recorder))
 
-    await asyncio.gather(*itertools.starmap(make, jobs))
+    async def make_all(group: Sequence[tuple[QuestionRecord, int]]) -> None:
+        async with group_gate:
+            await asyncio.gather(*itertools.starmap(make, group))
+
+    await asyncio.gather(*map(make_all, groups))
     return failed
 
 
