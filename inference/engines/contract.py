@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from common.errors import UserError
-from models.formats.trajectories import LogprobsOf
+from models.formats.model_calls import LogprobsOf
 from models.formats.triples import Triple
 
 ENGINE_KINDS = ("auto", "vllm", "transformers", "openai", "ray")

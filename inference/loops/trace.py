@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from inference.indexes.cost import Bill
 from inference.retrieval.passages import Passage
+from models.formats.fields import triple_json
 from models.formats.planning import one_line
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
@@ -100,7 +101,7 @@ class Trace:
             "question": self.question,
             "answer": self.answer,
             "steps": [step_json(step) for step in self.steps],
-            "graph": [_triple_json(triple) for triple in self.graph],
+            "graph": [triple_json(triple) for triple in self.graph],
             "notes": self.notes,
             **({"cut_passages": len(self.cut_passages)} if self.cut_passages else {}),
             "error": self.error,
@@ -116,17 +117,13 @@ def same_question(text: str, other: str) -> bool:
     return one_line(text).casefold() == one_line(other).casefold()
 
 
-def _triple_json(triple: Triple) -> list[str]:
-    return [triple.subject, triple.predicate, triple.object]
-
-
 def step_json(step: TraceStep) -> dict[str, Any]:
     """Return a step as a JSON object; passages by id and title."""
-    found = [_triple_json(triple) for triple in step.propositions]
+    found = [triple_json(triple) for triple in step.propositions]
     return {
         "subquery": step.subquery,
         "passages": [{"id": passage.id, "title": passage.title} for passage in step.passages],
-        "triples": [_triple_json(triple) for triple in step.triples],
+        "triples": [triple_json(triple) for triple in step.triples],
         "decision": step.decision,
         **({"propositions": found} if found else {}),
         **({"texts": step.texts} if step.texts else {}),

@@ -27,9 +27,9 @@ from inference.indexes.extraction import TripleExtractor
 from inference.indexes.focused import BothExtractors, Extractor, FocusedExtractor
 from inference.indexes.spans import SpanExtractor
 from inference.retrieval.passages import Passage
+from models.formats.model_calls import CallSource, ModelCall, Sample
 from models.formats.prompts import passage_text
 from models.formats.records import InstructionSample, RasSample, TriplesSample
-from models.formats.trajectories import CallSource, ModelCall, Sample
 from models.formats.triples import Triple, parse_triples
 from models.parts.graph import Subgraph
 

@@ -69,6 +69,10 @@ class FieldReader:
                 return choice
         raise self.fail(field, f"is {value!r}", f"Write one of {', '.join(map(str, choices))}")
 
+    def optional(self, field: str, read: Callable[[str], T]) -> T | None:
+        """What `read` makes of a field; None where it is missing or null."""
+        return None if self.record.get(field) is None else read(field)
+
     def items(self, field: str, read: Callable[[Any], T], shape: str) -> list[T]:
         """A list field whose items `read` turns into T; missing or null is an empty list."""
         values = self.record.get(field)
@@ -90,6 +94,11 @@ def read_triple(value: Any) -> Triple:
     """`[subject, predicate, object]` as a Triple. Raises ValueError on another form."""
     subject, predicate, object_ = (str(part) for part in _sequence(value, 3))
     return Triple(subject, predicate, object_)
+
+
+def triple_json(triple: Triple) -> list[str]:
+    """A Triple as `[subject, predicate, object]`."""
+    return [triple.subject, triple.predicate, triple.object]
 
 
 def read_paragraph(value: Any) -> tuple[str, list[str]]:

@@ -12,7 +12,13 @@ from common.errors import RecordError
 from common.files import atomic_write
 from common.names import did_you_mean
 from models.formats.conditions import ConditionTriplet
-from models.formats.fields import FieldReader, read_paragraph, read_supporting_fact, read_triple
+from models.formats.fields import (
+    FieldReader,
+    read_paragraph,
+    read_supporting_fact,
+    read_triple,
+    triple_json,
+)
 from models.formats.planning import History, HistoryStep
 from models.formats.triples import Triple
 
@@ -110,7 +116,7 @@ class QuestionRecord:
             "supporting_facts": [list(fact) for fact in self.supporting_facts],
         }
         if self.evidences:
-            record["evidences"] = [_triple_json(triple) for triple in self.evidences]
+            record["evidences"] = [triple_json(triple) for triple in self.evidences]
         if self.question_decomposition:
             record["question_decomposition"] = [vars(s) for s in self.question_decomposition]
         return record
@@ -196,7 +202,7 @@ class TriplesSample:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object of the contract."""
-        return {**vars(self), "triples": [_triple_json(triple) for triple in self.triples]}
+        return {**vars(self), "triples": [triple_json(triple) for triple in self.triples]}
 
 
 @dataclass(frozen=True)
@@ -253,17 +259,13 @@ class InstructionSample(Record):
         return cls(reader.text("id"), task, prompt, label)  # type: ignore[arg-type]
 
 
-def _triple_json(triple: Triple) -> list[str]:
-    return [triple.subject, triple.predicate, triple.object]
-
-
 def _read_step(value: Any) -> HistoryStep:
     triples = tuple(map(read_triple, value["triples"]))
     return HistoryStep(str(value["subquery"]), triples, tuple(map(str, value.get("texts") or ())))
 
 
 def _step_json(step: HistoryStep) -> dict[str, Any]:
-    triples = [_triple_json(triple) for triple in step.triples]
+    triples = [triple_json(triple) for triple in step.triples]
     texts = {"texts": list(step.texts)} if step.texts else {}
     return {"subquery": step.subquery, "triples": triples, **texts}
 

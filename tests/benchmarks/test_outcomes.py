@@ -26,8 +26,9 @@ from benchmarks.outcomes import COMMON, GUARDED, PLAIN, REWARDS, course, measure
 from inference.retrieval.corpus import open_corpus
 from inference.retrieval.open_retriever import build_retriever
 from models.files.backbone import SMOLLM2, load_tokenizer
+from models.formats.model_calls import ModelCall
 from models.formats.records import QuestionRecord, read_records, write_records
-from models.formats.trajectories import ModelCall, Trajectory
+from models.formats.trajectories import Trajectory
 from models.parts.loss import IGNORE_INDEX
 from tests.tiny import tiny_llama
 from training.recipe.samples import TrainingSample

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from models.formats.helpers import NOTHING
+from models.formats.model_calls import ModelCall
 from models.formats.planning import HistoryStep
 from models.formats.records import RasSample, read_records
-from models.formats.trajectories import ModelCall, Trajectory
+from models.formats.trajectories import Trajectory
 from models.formats.triples import Triple
 from tests.data_gen.test_build_commands import question, run, write_lines
 

@@ -15,9 +15,10 @@ from data_gen.samples.plans_ahead import (
     samples_ahead,
 )
 from inference.loops.model import GraphReader
+from models.formats.model_calls import ModelCall
 from models.formats.planning import MAX_SUBQUERIES, HistoryStep, PlanAction, parse_plans
 from models.formats.records import QuestionRecord, RasSample, read_records, write_records
-from models.formats.trajectories import ModelCall, Trajectory, TrajectoryStep
+from models.formats.trajectories import Trajectory, TrajectoryStep
 from models.formats.triples import Triple
 from tests.scripted import text_input
 

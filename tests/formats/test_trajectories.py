@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import RecordError
+from models.formats.model_calls import ModelCall
 from models.formats.planning import HistoryStep
 from models.formats.records import (
     InstructionSample,
@@ -18,7 +19,7 @@ from models.formats.records import (
     read_records,
     write_records,
 )
-from models.formats.trajectories import ModelCall, Trajectory, TrajectoryBill, TrajectoryStep
+from models.formats.trajectories import Trajectory, TrajectoryBill, TrajectoryStep
 from models.formats.triples import Triple
 
 texts = st.text(max_size=12)

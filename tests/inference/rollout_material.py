@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from models.formats.model_calls import ModelCall
 from models.formats.records import (
     PassageRecord,
     QuestionRecord,
@@ -10,7 +11,7 @@ from models.formats.records import (
     read_records,
     write_records,
 )
-from models.formats.trajectories import ModelCall, Trajectory, TrajectoryBill
+from models.formats.trajectories import Trajectory, TrajectoryBill
 from tests.components import CHAT_TEMPLATE, ras_component, stirred_backbone, t2t_component
 from tests.tiny import tiny_tokenizer
 

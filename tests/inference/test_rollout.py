@@ -19,8 +19,9 @@ from inference.rollouts.run import Rollout, RolloutError, check
 from models.files.checkpoint import component_fingerprint
 from models.files.sentence_encoder import load_sentence_encoder
 from models.files.text_table import TextFeatures
+from models.formats.model_calls import ModelCall
 from models.formats.records import RasSample, TriplesSample, write_records
-from models.formats.trajectories import ModelCall, Trajectory
+from models.formats.trajectories import Trajectory
 from models.graph_llm import GraphLLM
 from models.processors.ras import RasProcessor
 from tests.components import ras_component

@@ -8,8 +8,9 @@ import pytest
 from common.errors import RecordError
 from inference.rollouts.log import RolloutLog
 from inference.runs.log import EvaluationLogError
+from models.formats.model_calls import ModelCall
 from models.formats.records import read_records
-from models.formats.trajectories import ModelCall, Trajectory
+from models.formats.trajectories import Trajectory
 
 VERSIONS = {None: "tiny", "ras": "v1"}
 KEYS = [("q1", 0), ("q1", 1), ("q2", 0)]

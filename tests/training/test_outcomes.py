@@ -12,8 +12,9 @@ import torch
 
 import inference.rollout
 from models.files.checkpoint import component_fingerprint
+from models.formats.model_calls import ModelCall
 from models.formats.records import RasSample, read_records, write_records
-from models.formats.trajectories import ModelCall, Trajectory
+from models.formats.trajectories import Trajectory
 from models.parts.objective import ObjectiveKind
 from tests.inference.rollout_material import write_material
 from training.recipe.drawn import DrawnCall, DrawnPair, OutcomeError, leave_one_out, read_drawn

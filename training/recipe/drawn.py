@@ -12,8 +12,9 @@ from statistics import fmean
 from typing import cast
 
 from common.errors import RecordError, UserError
+from models.formats.model_calls import ModelCall
 from models.formats.records import read_records
-from models.formats.trajectories import ModelCall, Trajectory
+from models.formats.trajectories import Trajectory
 from models.parts.objective import ObjectiveKind
 
 logger = logging.getLogger(__name__)
