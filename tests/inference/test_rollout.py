@@ -1,5 +1,6 @@
 """rollout.py on tiny components: its lines, their likelihoods, and what it refuses."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,13 +15,14 @@ import inference.rollout
 from evaluation.rewards import RewardWeights, reward_parts
 from inference.engines.served import collate_requests
 from inference.loops.kind import ReadingOptions
+from inference.rollouts.outcome import Judge, SearchCountingTrace
 from inference.rollouts.recording import triples_of
-from inference.rollouts.run import Rollout, RolloutError, check
+from inference.rollouts.run import Rollout, RolloutError, check, roll_out
 from models.files.checkpoint import component_fingerprint
 from models.files.sentence_encoder import load_sentence_encoder
 from models.files.text_table import TextFeatures
 from models.formats.model_calls import ModelCall
-from models.formats.records import RasSample, TriplesSample, write_records
+from models.formats.records import QuestionRecord, RasSample, TriplesSample, write_records
 from models.formats.trajectories import Trajectory
 from models.graph_llm import GraphLLM
 from models.processors.ras import RasProcessor
@@ -311,3 +313,29 @@ def test_what_is_checked_before_any_work(material: Path) -> None:
     early = replace(task, options=ReadingOptions(speculate_answer=True), weights=RewardWeights())
     with pytest.raises(RolloutError, match="leave out --speculate-answer"):
         check(early)
+
+
+@pytest.mark.parametrize(("group", "concurrency"), [(2, 3), (2, 4), (4, 2)])
+def test_a_questions_trajectories_begin_together(group: int, concurrency: int) -> None:
+    running: list[str] = []
+    waves: list[list[str]] = []
+
+    class Loop:
+        async def answer(self, record: QuestionRecord, trace: SearchCountingTrace) -> None:
+            running.append(record.id)
+            waves.append([*running])
+            # The first of a question is done long before the others.
+            for _ in range(len(waves) % group * 5):
+                await asyncio.sleep(0)
+            running.remove(record.id)
+
+    records = [QuestionRecord(f"q{n}", "Who?", "x") for n in range(6)]
+    jobs = [(record, number) for record in records for number in range(group)]
+    judge = Judge(0, 1.0, RewardWeights(), {})
+    made: list[Trajectory] = []
+    failed = asyncio.run(roll_out(Loop(), jobs, judge, concurrency, made.append))  # type: ignore[arg-type]
+    assert not failed
+    assert {each.key for each in made} == {(record.id, number) for record, number in jobs}
+    assert max(map(len, waves)) <= concurrency
+    # A question begins only once all of another is done.
+    assert max(len(set(wave)) for wave in waves) == max(1, concurrency // group)
