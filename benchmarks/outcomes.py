@@ -36,7 +36,7 @@ from inference.opening.arguments import command, positive_int
 from models.formats.records import read_records
 from models.formats.trajectories import Trajectory
 from training.recipe.settings import load_config
-from training.rounds.run import DRAWN_FILE, Improvement
+from training.rounds.run import DRAWN_FILE, Improvement, round_folder
 from training.rounds.settings import ImproveSettings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -102,7 +102,9 @@ def course(improvement: Improvement) -> list[dict[str, Any]]:
         {
             "f1": done.measured["f1"],
             "f1_drawn": done.rollout.get("f1"),
-            "wrong_drawn": share_of_wrong(improvement.folder_of(done.number) / DRAWN_FILE),
+            "wrong_drawn": share_of_wrong(
+                round_folder(improvement.folder, done.number) / DRAWN_FILE
+            ),
             **{
                 f"{name}_drawn": done.rollout.get("reward_parts", {}).get(part)
                 for name, part in PARTS.items()

@@ -13,7 +13,7 @@ from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
 from models.facts.triple_selection import select_triples
 from models.formats.helpers import decompose_prompt, parse_resolution, resolve_prompt
-from models.formats.planning import one_line
+from models.formats.planning import folded
 from models.formats.prompts import evidence_answer_prompt, is_insufficient, passage_text
 from models.formats.query_triplets import (
     ANONYMOUS,
@@ -126,7 +126,7 @@ def _ends(triplet: QueryTriplet, place: int) -> tuple[str, str]:
     """Return subject and object as keys; each `?` means another thing."""
     keys = []
     for side, text in (("s", triplet.subject), ("o", triplet.object)):
-        key = one_line(text).casefold()
+        key = folded(text)
         keys.append(f"{key}{side}{place}" if key == ANONYMOUS else key)
     return keys[0], keys[1]
 

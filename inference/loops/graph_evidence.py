@@ -12,7 +12,7 @@ from inference.loops.trace import Trace
 from inference.retrieval.passages import Passage, Retriever
 from models.files.sentence_encoder import SentenceEncoder
 from models.formats.conditions import claim, relation_words
-from models.formats.planning import one_line
+from models.formats.planning import folded
 from models.formats.prompts import passage_text
 from models.formats.query_triplets import QueryTriplet, is_placeholder
 from models.formats.triples import Triple
@@ -98,7 +98,7 @@ def meant_title(
     passages: as `QuestionGraph.called` gives them. A title that is exactly the name, with what
     tells it apart, is meant; else the one whose text is most similar to `context`.
     """
-    exact = [p.title for p in passages if _plain(p.title) == _plain(name) != name_key(name)]
+    exact = [p.title for p in passages if folded(p.title) == folded(name) != name_key(name)]
     if exact:
         return exact[0]
     texts = [passage_text(passage.title, passage.text) for passage in passages]
@@ -125,11 +125,7 @@ def nearest_facts(
 
 def name_key(name: str) -> str:
     """Return a name without case and without what tells it apart from others, "(1966 film)"."""
-    return _QUALIFIER.sub("", _plain(name)) or _plain(name)
-
-
-def _plain(name: str) -> str:
-    return one_line(name).casefold()
+    return _QUALIFIER.sub("", folded(name)) or folded(name)
 
 
 def _shared(asked: Iterable[str], predicate: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from inference.indexes.cost import Bill
 from inference.retrieval.passages import Passage
 from models.formats.fields import triple_json
-from models.formats.planning import one_line
+from models.formats.planning import folded
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
@@ -114,7 +114,7 @@ def same_question(text: str, other: str) -> bool:
 
     A planner's subqueries have their spaces folded, the question itself need not.
     """
-    return one_line(text).casefold() == one_line(other).casefold()
+    return folded(text) == folded(other)
 
 
 def step_json(step: TraceStep) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from models.formats.planning import one_line
+from models.formats.planning import folded, one_line
 from models.formats.triples import Triple
 
 # Not behind an initial ("D. Goel") or a title; behind it begins a word without a small letter.
@@ -20,9 +20,9 @@ COPIED = 0.6
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text on one line each, nothing left out."""
-    folded = one_line(text)
-    borders = [0, *sentence_ends(folded)]
-    parts = (folded[start:end].strip() for start, end in pairwise(borders))
+    line = one_line(text)
+    borders = [0, *sentence_ends(line)]
+    parts = (line[start:end].strip() for start, end in pairwise(borders))
     return [part for part in parts if part]
 
 
@@ -89,4 +89,4 @@ def _share(name: str, text: str) -> float:
 
 
 def _plain(text: str) -> str:
-    return one_line(text).casefold().rstrip(".")
+    return folded(text).rstrip(".")

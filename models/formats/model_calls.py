@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
 from models.formats.fields import FieldReader, read_triple, triple_json
-from models.formats.planning import one_line, parse_plans
+from models.formats.planning import folded, parse_plans
 from models.formats.query_triplets import parse_query_triplets
 from models.formats.reading import parse_reading
 from models.formats.records import InstructionSample, RasSample, TriplesSample
@@ -85,9 +85,9 @@ class ModelCall:
         sample = self.sample
         if not isinstance(sample, RasSample) or sample.task != "plan":
             return False
-        asked = {asked_text(step.subquery) for step in sample.history}
+        asked = {folded(step.subquery) for step in sample.history}
         planned = (plan.subquery for plan in parse_plans(self.text).plans)
-        return any(subquery and asked_text(subquery) in asked for subquery in planned)
+        return any(subquery and folded(subquery) in asked for subquery in planned)
 
     @classmethod
     def from_json(cls, record: Any, where: str = "") -> Self:
@@ -149,11 +149,6 @@ _HELPERS: Mapping[str, Callable[[str], int]] = {
     "read": lambda text: parse_reading(text).malformed,
     "decompose": lambda text: parse_query_triplets(text).malformed,
 }
-
-
-def asked_text(subquery: str) -> str:
-    """Return a subquery as it is compared with others: spacing and case are no difference."""
-    return one_line(subquery).casefold()
 
 
 def _read_sample(value: Any, where: str) -> Sample | None:

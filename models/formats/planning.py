@@ -52,6 +52,11 @@ def one_line(text: str) -> str:
     return _SPACE.sub(" ", text).strip()
 
 
+def folded(text: str) -> str:
+    """Fold white space and case: texts that differ in nothing else become the same."""
+    return one_line(text).casefold()
+
+
 def format_graph(triples: Iterable[Triple]) -> str:
     """Write triples as a quoted list (RAS Fig. 10)."""
     quoted = ", ".join(f"'{format_triple(triple)}'" for triple in triples)

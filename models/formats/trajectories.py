@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeVar
 
 from models.formats.fields import FieldReader, read_triple, triple_json
-from models.formats.model_calls import ModelCall, asked_text
+from models.formats.model_calls import ModelCall
+from models.formats.planning import folded
 from models.formats.records import RasSample, Task, TriplesSample
 from models.formats.triples import Triple
 
@@ -127,7 +128,7 @@ class Trajectory:
     @property
     def repeated_subqueries(self) -> int:
         """Return how many subqueries had been asked before, whether the loop searched or ended."""
-        asked = [asked_text(step.subquery) for step in self.steps]
+        asked = [folded(step.subquery) for step in self.steps]
         return max(len(asked) - len(set(asked)), sum(call.repeats for call in self.calls))
 
     @property

@@ -32,7 +32,7 @@ from models.formats.trajectories import Trajectory
 from models.parts.loss import IGNORE_INDEX
 from tests.tiny import tiny_llama
 from training.recipe.samples import TrainingSample
-from training.rounds.run import DRAWN_FILE, Round
+from training.rounds.run import DRAWN_FILE, Round, round_folder
 
 THINGS = 40
 
@@ -129,9 +129,9 @@ def test_a_course_has_a_row_a_round_with_the_share_of_wrong_kinds(tmp_path: Path
             Round(0, "start", True, 0.4, {}, {}, {"f1": 0.4}),
             Round(1, "one", True, 0.6, drawn, {"kl": 0.1}, {"f1": 0.6}),
         ],
-        folder_of=lambda number: tmp_path / str(number),
+        folder=tmp_path,
     )
-    file = tmp_path / "1" / DRAWN_FILE
+    file = round_folder(tmp_path, 1) / DRAWN_FILE
     file.parent.mkdir(parents=True)
     # What is written later does not count, and neither does how a question goes on.
     firsts = ["[SUBQ] Who made Fire?", "[SUBQ] Which year", f"[SUBQ] {YEAR_QUESTION}", "[SUBQ] Wh"]

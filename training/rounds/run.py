@@ -180,12 +180,8 @@ class Improvement:
         same = replace(self.best, number=number, kept=False, rollout=drawn)
         self._finish(replace(same, learning={}, learning_beside={}))
 
-    def folder_of(self, number: int) -> Path:
-        """Return the folder of a round."""
-        return round_folder(self.folder, number)
-
     def _round(self, number: int) -> Path:
-        folder = self.folder_of(number)
+        folder = round_folder(self.folder, number)
         folder.mkdir(exist_ok=True)
         return folder
 

@@ -13,7 +13,7 @@ from inference.indexes.hierarchy.store import StoredFact
 from inference.indexes.hierarchy.vectors import label_key
 from inference.retrieval.passages import Rows, best_rows
 from models.files.sentence_encoder import FloatArray
-from models.formats.planning import one_line
+from models.formats.planning import folded
 
 _WORD = re.compile(r"\w+")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
@@ -146,7 +146,7 @@ class TopicGraph:
 
 def entity_key(name: str) -> str:
     """Return a key under which the same entity agrees: no case, spacing folded."""
-    return one_line(name).casefold()
+    return folded(name)
 
 
 def component_sizes(nodes: int, edges: Iterable[tuple[Rows, Rows]]) -> list[int]:

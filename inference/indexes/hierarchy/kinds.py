@@ -17,7 +17,7 @@ import numpy as np
 
 from models.files.sentence_encoder import SentenceEncoder
 from models.formats.conditions import relation_words
-from models.formats.planning import one_line
+from models.formats.planning import folded, one_line
 from models.formats.topics import Topic
 from models.formats.triples import Triple
 
@@ -131,7 +131,7 @@ class KindTopics:
             if predicate in _IS_A:
                 kinds[fact.subject] = _as_kind(fact.object)
             for name, kind in ((fact.subject, subject_kind), (fact.object, object_kind)):
-                if own and one_line(name).casefold() == one_line(title).casefold():
+                if own and folded(name) == folded(title):
                     kinds[name] = own
                 elif kind:
                     kinds.setdefault(name, kind)
@@ -168,7 +168,7 @@ def described_kind(title: str, text: str) -> str:
     Read are "Dawn is a 1966 film by", "Dawn, a film, was" and "The film Dawn was".
     """
     first = one_line(text).split(". ", 1)[0]
-    place = first.casefold().find(one_line(title).casefold()) if title.strip() else -1
+    place = first.casefold().find(folded(title)) if title.strip() else -1
     before = first[:place].strip().casefold() if place > 0 else ""
     if before.startswith(("the ", "an ", "a ")):
         return _as_kind(before.split(" ", 1)[1])
@@ -179,7 +179,7 @@ def described_kind(title: str, text: str) -> str:
 
 def _as_kind(phrase: str) -> str:
     """Return a phrase as a kind: the listed kind that it ends with, else its last word."""
-    words = one_line(phrase).casefold().split()
+    words = folded(phrase).split()
     for start in range(max(0, len(words) - MOST_KIND_WORDS), len(words)):
         ending = " ".join(words[start:])
         if ending in _FIELD_OF:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from inference.indexes.hierarchy.index import HierarchyIndex, ScoredQuestion
 from inference.retrieval.passages import Rows
-from models.formats.planning import one_line
+from models.formats.planning import folded
 from models.formats.records import QuestionRecord
 from models.formats.topics import BOUNDS, Choice, ChoiceLevel
 
@@ -130,7 +130,7 @@ class GoldTopics:
         self._index = index
         self._rows: dict[str, list[tuple[int, Words]]] = defaultdict(list)
         for row, (text, chunk) in enumerate(index.sentences):
-            self._rows[_title(chunk.title)].append((row, Words.of(text)))
+            self._rows[folded(chunk.title)].append((row, Words.of(text)))
         graph = index.graph
         self._ends = (graph.subject, graph.subject_place), (graph.object, graph.object_place)
         self._places: dict[int, set[Place]] = defaultdict(set)
@@ -146,7 +146,7 @@ class GoldTopics:
         """
         found: dict[int, None] = {}
         for title, text in supporting_sentences(record):
-            found |= dict.fromkeys(self._rows_of(self._rows.get(_title(title), []), Words.of(text)))
+            found |= dict.fromkeys(self._rows_of(self._rows.get(folded(title), []), Words.of(text)))
         return list(found)
 
     def _rows_of(self, there: Sequence[tuple[int, Words]], wanted: Words) -> list[int]:
@@ -180,10 +180,6 @@ class GoldTopics:
             led.update({place[level] for place in reached if topic in (None, place[0])})
             said.update(place[level] for place in own if topic in (None, place[0]))
         return sorted(led, key=lambda number: (-led[number], -said[number], names[number]))
-
-
-def _title(title: str) -> str:
-    return one_line(title).casefold()
 
 
 def _place(row: Rows) -> Place:
