@@ -157,10 +157,11 @@ class ComponentModel(nn.Module, Generic[ConfigT]):
         self.settings = config
         self.identity = identity
         self.outcome_loss: OutcomeLoss | None = None
-        if config.has_adapter and self.backbone.dtype != torch.float32:
+        if config.has_adapter:
             from models.kernels.cpu_lora import use_cpu_lora
 
-            leave_casting_to_autocast(model)
+            if self.backbone.dtype != torch.float32:
+                leave_casting_to_autocast(model)
             use_cpu_lora(model)
         from models.kernels.cpu_norm import use_cpu_norm
 

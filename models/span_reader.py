@@ -25,6 +25,7 @@ from models.files.backbone import (
     resolve_dtype,
 )
 from models.kernels.cpu_attention import use_cpu_encoder_attention
+from models.kernels.cpu_linear import pack_linears
 from models.parts.adapters import ALL_LINEAR
 from models.processors.spans import SpanProcessor
 
@@ -194,7 +195,9 @@ class SpanReader(ComponentModel[SpanReaderConfig]):
 
         if isinstance(self.model, PeftModel):
             self.model = self.model.merge_and_unload()
-        return self.eval().requires_grad_(False)
+        self.eval().requires_grad_(False)
+        pack_linears(self.model)
+        return self
 
     def read(
         self,

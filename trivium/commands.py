@@ -96,6 +96,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "benchmarks.outcomes",
         "benchmarks.improvements",
         "benchmarks.rollouts",
+        "benchmarks.packed_weights",
         "benchmarks.sentence_ranking",
         "benchmarks.reading",
         "benchmarks.helpers",

@@ -67,7 +67,11 @@ class TransformerEncoder(SentenceEncoder):
 
     def __init__(self, name: str, source: str, device: str | None = None) -> None:
         """Load from a folder or a Hugging Face id; `device` None picks an accelerator if any."""
-        self._model = load_transformer(source, device).eval()
+        # Imported here, for the same reason as the model's library.
+        from models.kernels.cpu_linear import pack_linears
+
+        self._model = load_transformer(source, device).eval().requires_grad_(False)
+        pack_linears(self._model)
         self.name = name
         dimension = self._model.get_embedding_dimension()
         if dimension is None:
@@ -79,7 +83,7 @@ class TransformerEncoder(SentenceEncoder):
         digest = hashlib.sha256(str(self._model.max_seq_length).encode())
         for key, tensor in sorted(self._model.state_dict().items()):
             digest.update(key.encode())
-            digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
+            digest.update(tensor.detach().to_dense().float().cpu().contiguous().numpy().tobytes())
         return f"{self.dimension}-{digest.hexdigest()[:16]}"
 
     def _embed(self, texts: list[str], batch_size: int) -> FloatArray:

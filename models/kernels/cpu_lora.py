@@ -1,4 +1,4 @@
-"""LoRA on frozen bfloat16 linear layers of a CPU, with fewer passes over memory.
+"""LoRA on frozen linear layers of a CPU, with fewer passes over memory.
 
 PEFT computes `W x + (B A dropout(x)) * scale` in steps that each write a tensor as wide as the
 layer's output, and PyTorch's dropout draws its random numbers one by one; on a CPU this takes as
@@ -19,6 +19,7 @@ from torch.nn import functional as F
 RANDOM_LEVELS = 1 << 16
 # Layers of one module that read the same input, as the decoders name them.
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+DTYPES = (torch.bfloat16, torch.float32)
 
 
 class Update(NamedTuple):
@@ -171,7 +172,8 @@ class CpuLoraLinear(Linear):
             or adapter not in self.lora_A
             or adapter in self.lora_variant
             or x.device.type != "cpu"
-            or not x.dtype == self.base_layer.weight.dtype == torch.bfloat16
+            or x.dtype not in DTYPES
+            or x.dtype != self.base_layer.weight.dtype
         ):
             return None
         base: Any = self.base_layer
@@ -189,7 +191,7 @@ class CpuLoraLinear(Linear):
 
 
 def use_cpu_lora(model: nn.Module) -> None:
-    """Compute the LoRA layers of a frozen bfloat16 backbone on a CPU with `LoraProducts`."""
+    """Compute the LoRA layers of a frozen backbone on a CPU with `LoraProducts`."""
     for module in model.modules():
         if type(module) is Linear and _is_suited(module):
             module.__class__ = CpuLoraLinear
@@ -205,7 +207,7 @@ def _is_suited(module: Linear) -> bool:
     base = module.base_layer
     return (
         type(base) is nn.Linear
-        and base.weight.dtype == torch.bfloat16
+        and base.weight.dtype in DTYPES
         and base.weight.device.type == "cpu"
         and not base.weight.requires_grad
         and not any(layer.bias is not None for layer in module.lora_B.values())

@@ -113,7 +113,7 @@ EXCUSES = (
                      "sentence_ranking", "save_stall", "record", "retrieval_scale",
                      "retrieval_places", "outcomes", "rollouts", "repeated_tests", "growth",
                      "all", "gpu", "profile_step", "profile_loop", "adaptations",
-                     "learning_curve")
+                     "learning_curve", "packed_weights")
     ),
     Excuse("benchmarks/README.md", "python benchmarks/improvements.py", HOURS,
            "tests/benchmarks/test_improvements.py"),

@@ -148,10 +148,27 @@ def test_state_and_inference_stay_pefts() -> None:
             assert torch.equal(plain(ids).logits, fast(ids).logits)
 
 
-def test_float32_backbones_are_left_alone() -> None:
-    model = adapted().float()
+def test_in_float32_loss_and_gradients_are_pefts() -> None:
+    plain, fast = adapted().float(), adapted().float()
+    use_cpu_lora(fast)
+    assert sum(isinstance(module, CpuLoraLinear) for module in fast.modules()) == 2 * 7
+    expected_loss, expected = step(plain, autocast=False)
+    loss, gradients = step(fast, autocast=False)
+    torch.testing.assert_close(loss, expected_loss)
+    assert gradients.keys() == expected.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-4, atol=1e-6)
+
+
+def test_other_dtypes_and_mixed_ones_stay_pefts() -> None:
+    model = adapted().half()
     use_cpu_lora(model)
     assert not any(isinstance(module, CpuLoraLinear) for module in model.modules())
+    mixed = adapted()
+    use_cpu_lora(mixed)
+    layer = next(module for module in mixed.modules() if isinstance(module, CpuLoraLinear))
+    assert layer.update(torch.randn(2, 64)) is None
+    assert layer.update(torch.randn(2, 64).bfloat16()) is not None
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -19,6 +19,7 @@ from inference.engines.transformers.growing_cache import require_plain_attention
 from models.condition_extractor import ConditionExtractorConfig, load_prompt
 from models.files.backbone import backbone_id, load_backbone, load_tokenizer
 from models.kernels.cpu_attention import use_grouped_attention
+from models.kernels.cpu_linear import pack_linears
 from models.parts.deep_prompt import DeepPrompt, PromptStates, use_prompt_attention
 from models.parts.prefix_tuning import PrefixPrompt
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
@@ -88,6 +89,7 @@ class TransformersComponentLoader(ComponentLoader[LocalServed]):
         for component in served.values():
             if component.model is self.model:
                 component.peft_model = self.peft_model
+            pack_linears(component.model)
         return served
 
     def plain(self) -> LocalServed:
