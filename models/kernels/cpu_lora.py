@@ -174,6 +174,7 @@ class CpuLoraLinear(Linear):
             or x.device.type != "cpu"
             or x.dtype not in DTYPES
             or x.dtype != self.base_layer.weight.dtype
+            or _is_cast(x)
         ):
             return None
         base: Any = self.base_layer
@@ -188,6 +189,11 @@ class CpuLoraLinear(Linear):
             self.scaling[adapter],
             dropout.p if isinstance(dropout, nn.Dropout) and dropout.training else 0.0,
         )
+
+
+def _is_cast(x: Tensor) -> bool:
+    """Return whether autocast computes with an input in another dtype."""
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") != x.dtype
 
 
 def use_cpu_lora(model: nn.Module) -> None:

@@ -160,6 +160,15 @@ def test_in_float32_loss_and_gradients_are_pefts() -> None:
         torch.testing.assert_close(gradient, expected[name], rtol=1e-4, atol=1e-6)
 
 
+def test_float32_under_autocast_stays_pefts() -> None:
+    plain, fast = adapted().float(), adapted().float()
+    use_cpu_lora(fast)
+    expected_loss, expected = step(plain)
+    loss, gradients = step(fast)
+    assert torch.equal(loss, expected_loss)
+    assert all(torch.equal(gradients[name], expected[name]) for name in expected)
+
+
 def test_other_dtypes_and_mixed_ones_stay_pefts() -> None:
     model = adapted().half()
     use_cpu_lora(model)
