@@ -1,8 +1,7 @@
 """Float32 on a CPU with weights laid out for oneDNN, and as PyTorch multiplies by them: ratios.
 
-Decoding by the engine on transformers, with requests of the same prompts, passages that the
-extractive reader reads, texts that the sentence encoder embeds. Both are in this process, and take
-turns. The last line of the output is one JSON object.
+The engine on transformers decodes, the extractive reader reads passages and the sentence encoder
+embeds texts, both ways in one process and in turns. The last line of the output is one JSON object.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,21 +21,20 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from benchmarks.harness.processes import available_threads, benchmark_parser
+from benchmarks.harness.processes import ROOT, available_threads, benchmark_parser
 from common.commands import one_line_errors
 from common.tables import emit_json, print_table
 from inference.engines.contract import DEFAULT_SPAN_READER, Request, Sampling
 from inference.opening.arguments import positive_int
-from inference.retrieval.passages import load_corpus
-from models.files.backbone import load_tokenizer
+from inference.retrieval.passages import Passage, load_corpus
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from models.formats.prompts import passage_text
 
 if TYPE_CHECKING:
     from inference.engines.transformers.engine import TransformersEngine
-    from models.span_reader import SpanReader
+    from inference.indexes.spans import SpanService
 
-DOCUMENTS = Path("evaluation/own_words/documents.jsonl")
+DOCUMENTS = ROOT / "evaluation" / "own_words" / "documents.jsonl"
 QUESTION = "Who is the chair?"
 
 
@@ -43,7 +42,7 @@ class Models(NamedTuple):
     """One of the two contestants."""
 
     engine: TransformersEngine
-    reader: SpanReader
+    spans: SpanService
     encoder: SentenceEncoder
 
 
@@ -51,22 +50,24 @@ def load(packed: bool, backbone: str, encoder: str) -> Models:
     """Return the models in float32, their weights laid out or not."""
     # Imported here: they take seconds that --help need not wait.
     from inference.engines.transformers.engine import TransformersEngine
+    from inference.indexes.spans import SpanService
     from models.span_reader import SpanReader
 
     # Without oneDNN no weights are laid out.
     with patch.object(torch.backends.mkldnn, "is_available", return_value=packed):
         return Models(
             TransformersEngine(backbone, dtype="float32", device="cpu", max_batch_size=64),
-            SpanReader.from_pretrained(DEFAULT_SPAN_READER, dtype="float32").merged(),
+            SpanService(SpanReader.from_pretrained(DEFAULT_SPAN_READER, dtype="float32")),
             load_sentence_encoder(encoder, "cpu"),
         )
 
 
 def tasks(
-    texts: Sequence[str], concurrencies: Sequence[int], new_tokens: int, reads: int
+    passages: Sequence[Passage], concurrencies: Sequence[int], new_tokens: int, reads: int
 ) -> dict[str, Callable[[Models], Any]]:
     """Return what both do, by name; each returns its outcome, which is to be the same."""
     sampling = Sampling(max_new_tokens=new_tokens)
+    texts = [passage_text(passage.title, passage.text) for passage in passages]
 
     def decode(models: Models, many: int) -> list[tuple[int, ...]]:
         requests = [Request(prompt=text, sampling=sampling) for text in texts[:many]]
@@ -74,10 +75,8 @@ def tasks(
         return [completion.token_ids for completion in done]
 
     def read(models: Models) -> list[str]:
-        settings = models.reader.settings
-        processor = settings.processor(load_tokenizer(settings.backbone))
-        pairs = [(QUESTION, text) for text in texts[:reads]]
-        return [span.text for span in models.reader.read(processor, pairs)]
+        models.spans.forget()
+        return [span.text for span in models.spans.read(QUESTION, passages[:reads])]
 
     def embed(models: Models) -> np.ndarray[Any, Any]:
         return models.encoder.encode(texts[:reads]).round(4)
@@ -115,7 +114,7 @@ def _seconds(task: Callable[[Models], Any], models: Models) -> float:
 def _parser() -> argparse.ArgumentParser:
     parser = benchmark_parser(__doc__)
     add = parser.add_argument
-    add("--corpus", type=Path, default=DOCUMENTS, help=f"texts (default: {DOCUMENTS})")
+    add("--corpus", type=Path, default=DOCUMENTS, help="texts (default: evaluation/own_words)")
     add("--backbone", default="smollm2", help="default: smollm2")
     add("--encoder", default="minilm", help="default: minilm")
     add("--concurrency", type=positive_int, nargs="+", default=[1, 8, 32], help="default: 1 8 32")
@@ -131,15 +130,12 @@ def main() -> None:
     """Run the command."""
     options = _parser().parse_args()
     torch.set_num_threads(options.threads)
-    passages = itertools.cycle(load_corpus(options.corpus))
     # Each differs from the others, so that nothing is read once for several.
     count = max(options.texts, *options.concurrency)
-    texts = [
-        f"{number}. {passage_text(passage.title, passage.text)}"
-        for number, passage in zip(range(count), passages, strict=False)
-    ]
+    corpus = itertools.islice(itertools.cycle(load_corpus(options.corpus)), count)
+    passages = [replace(p, title=f"{number}. {p.title}") for number, p in enumerate(corpus)]
     plain, packed = (load(layout, options.backbone, options.encoder) for layout in (False, True))
-    todo = tasks(texts, options.concurrency, options.new_tokens, options.texts)
+    todo = tasks(passages, options.concurrency, options.new_tokens, options.texts)
     figures = measure(plain, packed, todo, options.rounds)
     for models in (plain, packed):
         asyncio.run(models.engine.close())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# Rows that oneDNN is told to expect; the layout that it chooses is the same from 1 to 4,096.
+# Rows that oneDNN is told to expect; any number may come.
 ROWS = 128
 
 
