@@ -61,7 +61,7 @@ PARTS: dict[str, str] = {
 ENGINES = "inference/engines"
 DECODING, CHOICE = f"{ENGINES}/transformers/decoding.py", f"{ENGINES}/token_choice.py"
 CACHE, CACHES = f"{ENGINES}/transformers/growing_cache.py", ("GrowingCache", "ReservedLayer")
-ADDING = ("place", "extend", "_extended")
+ADDING = ("place", "extend", "_new_room", "_moved")
 # The innermost frame that one of these is for decides.
 RULES = [
     Rule("transformers/tokenization_", "", "tokenisation"),

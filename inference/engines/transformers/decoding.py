@@ -28,7 +28,7 @@ from models.parts.deep_prompt import PromptStates
 PREFILL_TOKENS = {"cpu": 4096, "cuda": 65536}
 # Prompts up to this much shorter than the longest of a group are read with it.
 PREFILL_SHORTEST = 0.75
-# A change of rows copies the cache, so it waits until this share of the rows is done, or joins.
+# A change of rows copies a part of the cache, so it waits until this share is done, or joins.
 CHANGED_SHARE = 0.125
 # Returns embeddings [t_i, d] of prompts that join the rows at work, none if fewer than asked for.
 Join = Callable[[Running, int], tuple[list[torch.Tensor], list[RowState]]]
@@ -230,10 +230,22 @@ def drop_finished(
     active = [place for place, row in enumerate(rows) if row.finish_reason is None]
     if not active or len(rows) - len(active) < max(1, share * len(rows)):
         return token_ids
-    kept = torch.tensor(active, device=token_ids.device)
-    decoder.rows = [rows[place] for place in active]
-    decoder.keep(kept)
-    return token_ids[kept]
+    kept = moved_into_gaps(active)
+    decoder.rows = [rows[place] for place in kept]
+    places = torch.tensor(kept, device=token_ids.device)
+    decoder.keep(places)
+    return token_ids[places]
+
+
+def moved_into_gaps(active: Sequence[int]) -> list[int]:
+    """Return places in an order in which as many as can be stay: the last fill the gaps.
+
+    active: ascending.
+    """
+    count = len(active)
+    staying = {place for place in active if place < count}
+    last = iter([place for place in active if place >= count])
+    return [place if place in staying else next(last) for place in range(count)]
 
 
 def shortest_first(

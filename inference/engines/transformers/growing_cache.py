@@ -1,7 +1,7 @@
 """A key-value cache that is written in place, drops finished rows and takes in others.
 
 The library's dynamic cache copies all keys and values of all layers for every new token; here a
-token is written into room reserved once.
+token is written into room reserved once, and a change of rows copies those alone that move.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from transformers.cache_utils import (
 from inference.engines.contract import UnsupportedRequestError
 from models.parts.deep_prompt import PromptStates
 
+# Of a room, beyond what its rows may fill: a new room copies all that is in it.
+SPARE_COLUMNS = 48
+
 
 class ReservedLayer(DynamicLayer):
-    """One layer's keys and values [B, heads, capacity, head size], filled up to `length`.
+    """One layer's keys and values [B, heads, `length`, head size], a part of a larger room.
 
-    A soft prompt's keys and values [heads, n, head size] stand in front of them, in every row;
-    neither `capacity` nor `length` counts them.
+    They begin at column `first` of the room, behind a soft prompt's keys and values
+    [heads, n, head size], the same in every row; neither `capacity` nor `length` counts those.
     """
 
     is_croppable = False
@@ -38,69 +41,94 @@ class ReservedLayer(DynamicLayer):
         self.length = 0
         self.prompt = prompt
         self.offset = 0 if prompt is None else prompt[0].shape[1]
+        self.rows = 0
+        self.first = 0
         self.key_room: torch.Tensor | None = None
         self.value_room: torch.Tensor | None = None
 
     def place(self, row: int, batch_size: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Put prompts' states [b, heads, t, head size] at rows `row`..., ending at `length`."""
         if self.key_room is None or self.value_room is None:
-            shape = (batch_size, keys.shape[1], self.offset + self.capacity, keys.shape[3])
-            # Zeros, not garbage: a masked NaN would still spread through the weighted sum.
-            self.key_room = keys.new_zeros(shape)
-            self.value_room = values.new_zeros((*shape[:3], values.shape[3]))
-            if self.prompt is not None:
-                self.key_room[:, :, : self.offset] = self.prompt[0]
-                self.value_room[:, :, : self.offset] = self.prompt[1]
+            self.rows = batch_size
+            self.key_room, self.value_room = self._new_room(keys), self._new_room(values)
+            self._place_prompt()
             self.is_initialized = True
-        end = self.offset + self.length
+        end = self.first + self.offset + self.length
         start = end - keys.shape[2]
         self.key_room[row : row + len(keys), :, start:end] = keys
         self.value_room[row : row + len(values), :, start:end] = values
+
+    def _new_room(self, states: torch.Tensor) -> torch.Tensor:
+        """Return room for `rows` and `capacity`, and some columns more, for such states."""
+        columns = self.offset + self.capacity + SPARE_COLUMNS
+        # Zeros, not garbage: a masked NaN would still spread through the weighted sum.
+        return states.new_zeros(self.rows, states.shape[1], columns, states.shape[3])
+
+    def _place_prompt(self) -> None:
+        """Put the soft prompt in front of every row."""
+        assert self.key_room is not None and self.value_room is not None
+        if self.prompt is not None:
+            end = self.first + self.offset
+            self.key_room[: self.rows, :, self.first : end] = self.prompt[0]
+            self.value_room[: self.rows, :, self.first : end] = self.prompt[1]
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Append [B, heads, q, head size]; returns views of everything so far, prompt included."""
         assert self.key_room is not None and self.value_room is not None
-        start = self.offset + self.length
+        start = self.first + self.offset + self.length
         end = start + key_states.shape[2]
-        self.key_room[:, :, start:end] = key_states
-        self.value_room[:, :, start:end] = value_states
+        self.key_room[: self.rows, :, start:end] = key_states
+        self.value_room[: self.rows, :, start:end] = value_states
         self.length += key_states.shape[2]
-        return self.key_room[:, :, :end], self.value_room[:, :, :end]
+        return (
+            self.key_room[: self.rows, :, self.first : end],
+            self.value_room[: self.rows, :, self.first : end],
+        )
 
     def keep(self, rows: torch.Tensor, first_column: int) -> None:
-        """Drop all rows but `rows` and the columns before `first_column`."""
+        """Drop all rows but `rows`, in this order, and the columns before `first_column`.
+
+        Rows that stay where they are cost nothing.
+        """
         assert self.key_room is not None and self.value_room is not None
-        self.key_room = self._kept(self.key_room, rows, first_column)
-        self.value_room = self._kept(self.value_room, rows, first_column)
+        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        end = self.first + self.offset + self.length
+        self.first += first_column
         self.length -= first_column
         self.capacity -= first_column
-
-    def _kept(self, room: torch.Tensor, rows: torch.Tensor, first_column: int) -> torch.Tensor:
-        """Return rows and columns of a room; the prompt's columns, alike in every row, stay."""
-        own = room[rows, :, self.offset + first_column :]
-        if not self.offset:
-            return own
-        return torch.cat([room[: len(rows), :, : self.offset], own], dim=2)
+        self.rows = len(rows)
+        start = self.first + self.offset
+        for room in (self.key_room, self.value_room):
+            room[moved, :, start:end] = room[rows[moved], :, start:end]
+        self._place_prompt()
 
     def extend(self, new_rows: int, length: int, capacity: int) -> None:
         """Add empty rows, and make room for `capacity` columns; what is there ends at `length`."""
         assert self.key_room is not None and self.value_room is not None
-        self.key_room = self._extended(self.key_room, new_rows, length, capacity)
-        self.value_room = self._extended(self.value_room, new_rows, length, capacity)
-        self.length, self.capacity = length, capacity
+        start, end = self.first + self.offset, self.first + self.offset + self.length
+        first = self.first - (length - self.length)
+        earlier_rows = self.rows
+        self.length, self.capacity, self.rows = length, capacity, self.rows + new_rows
+        rows, columns = self.key_room.shape[0], self.key_room.shape[2]
+        if first >= 0 and self.rows <= rows and first + self.offset + capacity <= columns:
+            self.first = first
+        else:
+            # Half on either side: longer prompts begin further left, later tokens are to the right.
+            self.first = SPARE_COLUMNS // 2
+            own = (slice(earlier_rows), slice(None), slice(start, end))
+            self.key_room = self._moved(self.key_room, own)
+            self.value_room = self._moved(self.value_room, own)
+        self._place_prompt()
 
-    def _extended(
-        self, room: torch.Tensor, new_rows: int, length: int, capacity: int
-    ) -> torch.Tensor:
-        rows, heads, _, width = room.shape
-        extended = room.new_zeros(rows + new_rows, heads, self.offset + capacity, width)
-        extended[:, :, : self.offset] = room[:1, :, : self.offset]
-        end = self.offset + length
-        own = room[:, :, self.offset : self.offset + self.length]
-        extended[:rows, :, end - self.length : end] = own
-        return extended
+    def _moved(self, room: torch.Tensor, own: tuple[slice, slice, slice]) -> torch.Tensor:
+        """Return a new room with a part of an earlier one, ending at `length`."""
+        moved = self._new_room(room)
+        states = room[own]
+        end = self.first + self.offset + self.length
+        moved[: len(states), :, end - states.shape[2] : end] = states
+        return moved
 
     def get_seq_length(self) -> int:
         """Return the columns filled."""
