@@ -87,21 +87,20 @@ class ReservedLayer(DynamicLayer):
             self.value_room[: self.rows, :, self.first : end],
         )
 
-    def keep(self, rows: torch.Tensor, first_column: int) -> None:
-        """Drop all rows but `rows`, in this order, and the columns before `first_column`.
+    def keep(self, count: int, gaps: torch.Tensor, moved: torch.Tensor, first_column: int) -> None:
+        """Keep `count` rows, after those that are `moved` are put into the `gaps` among them.
 
-        Rows that stay where they are cost nothing.
+        The columns before `first_column` are dropped.
         """
         assert self.key_room is not None and self.value_room is not None
-        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
         end = self.first + self.offset + self.length
         self.first += first_column
         self.length -= first_column
         self.capacity -= first_column
-        self.rows = len(rows)
+        self.rows = count
         start = self.first + self.offset
         for room in (self.key_room, self.value_room):
-            room[moved, :, start:end] = room[rows[moved], :, start:end]
+            room[gaps, :, start:end] = room[moved, :, start:end]
         self._place_prompt()
 
     def extend(self, new_rows: int, length: int, capacity: int) -> None:
@@ -177,9 +176,14 @@ class GrowingCache(Cache):
             layer.place(row, batch_size, keys, values)
 
     def keep(self, rows: torch.Tensor, first_column: int) -> None:
-        """Keep these rows of every layer, without the columns before `first_column`."""
+        """Keep these rows of every layer, in this order, and no column before `first_column`.
+
+        Rows that stay where they are cost nothing.
+        """
+        gaps = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        moved = rows[gaps]
         for layer in self.reserved:
-            layer.keep(rows, first_column)
+            layer.keep(len(rows), gaps, moved, first_column)
 
 
 def prompt_cache() -> DynamicCache:
