@@ -46,6 +46,16 @@ class ReservedLayer(DynamicLayer):
         self.key_room: torch.Tensor | None = None
         self.value_room: torch.Tensor | None = None
 
+    @property
+    def start(self) -> int:
+        """The room's first column behind the soft prompt."""
+        return self.first + self.offset
+
+    @property
+    def end(self) -> int:
+        """The room's first column that is not filled."""
+        return self.start + self.length
+
     def place(self, row: int, batch_size: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Put prompts' states [b, heads, t, head size] at rows `row`..., ending at `length`."""
         if self.key_room is None or self.value_room is None:
@@ -53,10 +63,9 @@ class ReservedLayer(DynamicLayer):
             self.key_room, self.value_room = self._new_room(keys), self._new_room(values)
             self._place_prompt()
             self.is_initialized = True
-        end = self.first + self.offset + self.length
-        start = end - keys.shape[2]
-        self.key_room[row : row + len(keys), :, start:end] = keys
-        self.value_room[row : row + len(values), :, start:end] = values
+        start = self.end - keys.shape[2]
+        self.key_room[row : row + len(keys), :, start : self.end] = keys
+        self.value_room[row : row + len(values), :, start : self.end] = values
 
     def _new_room(self, states: torch.Tensor) -> torch.Tensor:
         """Return room for `rows` and `capacity`, and some columns more, for such states."""
@@ -68,17 +77,15 @@ class ReservedLayer(DynamicLayer):
         """Put the soft prompt in front of every row."""
         assert self.key_room is not None and self.value_room is not None
         if self.prompt is not None:
-            end = self.first + self.offset
-            self.key_room[: self.rows, :, self.first : end] = self.prompt[0]
-            self.value_room[: self.rows, :, self.first : end] = self.prompt[1]
+            self.key_room[: self.rows, :, self.first : self.start] = self.prompt[0]
+            self.value_room[: self.rows, :, self.first : self.start] = self.prompt[1]
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Append [B, heads, q, head size]; returns views of everything so far, prompt included."""
         assert self.key_room is not None and self.value_room is not None
-        start = self.first + self.offset + self.length
-        end = start + key_states.shape[2]
+        start, end = self.end, self.end + key_states.shape[2]
         self.key_room[: self.rows, :, start:end] = key_states
         self.value_room[: self.rows, :, start:end] = value_states
         self.length += key_states.shape[2]
@@ -93,41 +100,36 @@ class ReservedLayer(DynamicLayer):
         The columns before `first_column` are dropped.
         """
         assert self.key_room is not None and self.value_room is not None
-        end = self.first + self.offset + self.length
         self.first += first_column
         self.length -= first_column
         self.capacity -= first_column
         self.rows = count
-        start = self.first + self.offset
         for room in (self.key_room, self.value_room):
-            room[gaps, :, start:end] = room[moved, :, start:end]
-        self._place_prompt()
+            room[gaps, :, self.start : self.end] = room[moved, :, self.start : self.end]
+        # Else it is where it was, in the gaps too.
+        if first_column:
+            self._place_prompt()
 
     def extend(self, new_rows: int, length: int, capacity: int) -> None:
         """Add empty rows, and make room for `capacity` columns; what is there ends at `length`."""
         assert self.key_room is not None and self.value_room is not None
-        start, end = self.first + self.offset, self.first + self.offset + self.length
-        first = self.first - (length - self.length)
-        earlier_rows = self.rows
+        keys, values = (
+            room[: self.rows, :, self.start : self.end] for room in (self.key_room, self.value_room)
+        )
+        self.first -= length - self.length
         self.length, self.capacity, self.rows = length, capacity, self.rows + new_rows
         rows, columns = self.key_room.shape[0], self.key_room.shape[2]
-        if first >= 0 and self.rows <= rows and first + self.offset + capacity <= columns:
-            self.first = first
-        else:
+        if self.first < 0 or self.rows > rows or self.start + capacity > columns:
             # Half on either side: longer prompts begin further left, later tokens are to the right.
             self.first = SPARE_COLUMNS // 2
-            own = (slice(earlier_rows), slice(None), slice(start, end))
-            self.key_room = self._moved(self.key_room, own)
-            self.value_room = self._moved(self.value_room, own)
+            self.key_room, self.value_room = self._moved(keys), self._moved(values)
         self._place_prompt()
 
-    def _moved(self, room: torch.Tensor, own: tuple[slice, slice, slice]) -> torch.Tensor:
-        """Return a new room with a part of an earlier one, ending at `length`."""
-        moved = self._new_room(room)
-        states = room[own]
-        end = self.first + self.offset + self.length
-        moved[: len(states), :, end - states.shape[2] : end] = states
-        return moved
+    def _moved(self, states: torch.Tensor) -> torch.Tensor:
+        """Return a new room whose first rows have these states, ending at `length`."""
+        room = self._new_room(states)
+        room[: len(states), :, self.end - states.shape[2] : self.end] = states
+        return room
 
     def get_seq_length(self) -> int:
         """Return the columns filled."""
