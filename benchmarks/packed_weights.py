@@ -1,4 +1,4 @@
-"""Float32 on a CPU with weights laid out for oneDNN, and as PyTorch multiplies by them: ratios.
+"""A CPU's products with weights laid out for oneDNN, and as PyTorch multiplies by them: ratios.
 
 The engine on transformers decodes, the extractive reader reads passages and the sentence encoder
 embeds texts, both ways in one process and in turns. The last line of the output is one JSON object.
@@ -46,8 +46,8 @@ class Models(NamedTuple):
     encoder: SentenceEncoder
 
 
-def load(packed: bool, backbone: str, encoder: str) -> Models:
-    """Return the models in float32, their weights laid out or not."""
+def load(packed: bool, dtype: str, backbone: str, encoder: str) -> Models:
+    """Return the models, their weights laid out or not; the encoder is in float32 always."""
     # Imported here: they take seconds that --help need not wait.
     from inference.engines.transformers.engine import TransformersEngine
     from inference.indexes.spans import SpanService
@@ -56,8 +56,8 @@ def load(packed: bool, backbone: str, encoder: str) -> Models:
     # Without oneDNN no weights are laid out.
     with patch.object(torch.backends.mkldnn, "is_available", return_value=packed):
         return Models(
-            TransformersEngine(backbone, dtype="float32", device="cpu", max_batch_size=64),
-            SpanService(SpanReader.from_pretrained(DEFAULT_SPAN_READER, dtype="float32")),
+            TransformersEngine(backbone, dtype=dtype, device="cpu", max_batch_size=64),
+            SpanService(SpanReader.from_pretrained(DEFAULT_SPAN_READER, dtype=dtype)),
             load_sentence_encoder(encoder, "cpu"),
         )
 
@@ -117,6 +117,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--corpus", type=Path, default=DOCUMENTS, help="texts (default: evaluation/own_words)")
     add("--backbone", default="smollm2", help="default: smollm2")
     add("--encoder", default="minilm", help="default: minilm")
+    add(
+        "--dtype",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="of engine and reader (default: float32)",
+    )
     add("--concurrency", type=positive_int, nargs="+", default=[1, 8, 32], help="default: 1 8 32")
     add("--new-tokens", type=positive_int, default=16, help="of a request (default: 16)")
     add("--texts", type=positive_int, default=32, help="read and embedded (default: 32)")
@@ -134,7 +140,9 @@ def main() -> None:
     count = max(options.texts, *options.concurrency)
     corpus = itertools.islice(itertools.cycle(load_corpus(options.corpus)), count)
     passages = [replace(p, title=f"{number}. {p.title}") for number, p in enumerate(corpus)]
-    plain, packed = (load(layout, options.backbone, options.encoder) for layout in (False, True))
+    plain, packed = (
+        load(layout, options.dtype, options.backbone, options.encoder) for layout in (False, True)
+    )
     todo = tasks(passages, options.concurrency, options.new_tokens, options.texts)
     figures = measure(plain, packed, todo, options.rounds)
     for models in (plain, packed):
@@ -145,6 +153,7 @@ def main() -> None:
     emit_json(
         {
             "benchmark": "packed_weights",
+            "dtype": options.dtype,
             "threads": options.threads,
             "new_tokens": options.new_tokens,
             "rounds": options.rounds,

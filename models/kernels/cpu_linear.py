@@ -1,7 +1,7 @@
-"""Frozen float32 linear layers of a CPU, with their weights laid out once for oneDNN.
+"""Frozen linear layers of a CPU, with their weights laid out once for oneDNN.
 
-MKL, by which PyTorch multiplies in float32, lays a weight out anew in every call. Where a decoding
-step has few rows, that takes about as long as the product itself.
+PyTorch's own products, MKL's in float32 and oneDNN's in bfloat16, lay a weight out anew in every
+call. Where a decoding step has few rows, that takes about as long as the product itself.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ class PackedLinear(nn.Linear):
         """Output [..., out] of an input [..., in]; PyTorch's own where it has a gradient."""
         if torch.is_grad_enabled() and input.requires_grad:
             return F.linear(input, self.weight.to_dense(), self.bias)
+        if torch.is_autocast_enabled("cpu"):
+            # It knows no operation of oneDNN by name, and so casts nothing for this one.
+            input = input.to(self.weight.dtype)
         output: Tensor = torch.ops.mkldnn._linear_pointwise(
             input, self.weight, self.bias, "none", [], ""
         )
@@ -31,7 +34,7 @@ class PackedLinear(nn.Linear):
 
 
 def pack_linears(model: nn.Module) -> None:
-    """Lay out the frozen float32 linear layers of a model on a CPU; all others stay.
+    """Lay out a model's frozen linear layers of float32 or bfloat16 on a CPU; all others stay.
 
     For inference alone, when nothing is merged into the weights any more. Takes no memory: the
     weights as they were are let go, but for one that another module has too.
@@ -46,8 +49,11 @@ def pack_linears(model: nn.Module) -> None:
 
 
 def _is_suited(weight: Tensor) -> bool:
+    dtypes = [torch.float32]
+    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        dtypes.append(torch.bfloat16)
     return (
-        weight.dtype == torch.float32
+        weight.dtype in dtypes
         and weight.device.type == "cpu"
         and not weight.requires_grad
         and weight.numel() > 0

@@ -9,7 +9,8 @@ from tests.benchmarks.commands import last_json, page_with, run_benchmark
 
 def test_the_page_has_a_row_a_task(tmp_path: Path) -> None:
     task = {"plain_seconds": 3.0, "packed_seconds": 2.0, "ratio": 1.5, "same": True}
-    figures = {"threads": 2, "new_tokens": 16, "rounds": 3, "tasks": {"decode 8 at once": task}}
+    settings = {"dtype": "float32", "threads": 2, "new_tokens": 16, "rounds": 3}
+    figures = {**settings, "tasks": {"decode 8 at once": task}}
     page = page_with("packed_weights", {"benchmark": "packed_weights", **figures}, tmp_path)
     assert "| decode 8 at once | 3.00 | 2.00 | 1.50 | yes |" in page
 

@@ -16,6 +16,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+BFLOAT16 = pytest.mark.skipif(
+    not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()),
+    reason="oneDNN has no bfloat16 on this machine",
+)
+DTYPES = [torch.float32, pytest.param(torch.bfloat16, marks=BFLOAT16)]
+
+
 def packed(layer: nn.Linear) -> nn.Linear:
     """A copy of a layer, laid out."""
     model = nn.Sequential(copy.deepcopy(layer).requires_grad_(False))
@@ -27,12 +34,28 @@ def packed(layer: nn.Linear) -> nn.Linear:
 @pytest.mark.parametrize("sizes", [(576, 192), (384, 1536), (7, 3), (1, 1)])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("rows", [(), (1,), (33,), (2, 5), (0,), (3, 0)])
-def test_equals_pytorch(sizes: tuple[int, int], bias: bool, rows: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equals_pytorch(
+    sizes: tuple[int, int], bias: bool, rows: tuple[int, ...], dtype: torch.dtype
+) -> None:
     torch.manual_seed(0)
-    layer = nn.Linear(*sizes, bias=bias)
-    x = torch.randn(*rows, sizes[0])
+    layer = nn.Linear(*sizes, bias=bias, dtype=dtype)
+    x = torch.randn(*rows, sizes[0], dtype=dtype)
+    # A rounding of the output's dtype, since the order of a sum is oneDNN's.
+    close = 1e-5 if dtype == torch.float32 else 2**-7
     with torch.inference_mode():
-        torch.testing.assert_close(packed(layer)(x), layer(x), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(packed(layer)(x), layer(x), rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_under_autocast_inputs_of_another_dtype_are_cast(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(16, 8, dtype=dtype)
+    x = torch.randn(3, 16)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(
+            packed(layer)(x).float(), layer(x).float(), rtol=2**-6, atol=2**-6
+        )
 
 
 def test_inputs_need_not_be_contiguous() -> None:
@@ -43,8 +66,9 @@ def test_inputs_need_not_be_contiguous() -> None:
             torch.testing.assert_close(packed(layer)(x), layer(x))
 
 
-def test_a_weight_is_unchanged_and_takes_no_second_place() -> None:
-    layer = nn.Linear(64, 32)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_weight_is_unchanged_and_takes_no_second_place(dtype: torch.dtype) -> None:
+    layer = nn.Linear(64, 32, dtype=dtype)
     after = packed(layer)
     assert torch.equal(after.weight.to_dense(), layer.weight)
     assert after.weight.shape == layer.weight.shape
@@ -63,7 +87,7 @@ def test_gradients_are_those_of_pytorch() -> None:
 
 def test_what_learns_and_other_dtypes_stay() -> None:
     model = nn.Sequential(
-        nn.Linear(4, 4), nn.Linear(4, 4).bfloat16().requires_grad_(False), PackedLinear(4, 4)
+        nn.Linear(4, 4), nn.Linear(4, 4).double().requires_grad_(False), PackedLinear(4, 4)
     )
     before = [module.weight for module in model]
     pack_linears(model)
