@@ -3,7 +3,11 @@
 training/ship.py --component runs/ras --data runs/subq --out checkpoints/ras_smollm2
 
 The manifest names every subset that the data's card has, with its licence. A subset under a licence
-that forbids commercial use is refused.
+that forbids commercial use is refused. What went on from a component has that one's subsets too, by
+its folder, and what learned from outcomes has its rollouts':
+
+training/ship.py --component runs/improve/best --data checkpoints/ras_smollm2 \\
+    --data runs/improve/round-01/rollout --licence questions_trajectories=MIT --out OUT
 """
 
 import argparse
@@ -16,9 +20,11 @@ from typing import Any
 import torch
 
 from common.commands import command_parser, one_line_errors
+from common.files import file_sha256
 from common.licences import NOT_STATED, data_subsets, is_non_commercial
 from common.tables import emit_json, print_table
 from models.files.checkpoint import (
+    MANIFEST_FILE,
     METRICS_FILE,
     CheckpointError,
     package_versions,
@@ -37,7 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--component", required=True, type=Path, help="folder that a training wrote")
     add(
         "--data", required=True, type=Path, action="append",
-        help="folder of the training data, with its card.json, several times for several",
+        help="folder of the training data, with its card.json; of the component that training "
+        "went on from; or of a rollout; several times for several",
     )  # fmt: skip
     add("--out", required=True, type=Path, help="folder to write (replaced whole)")
     add(
@@ -70,7 +77,7 @@ def with_licences(
 ) -> list[dict[str, Any]]:
     """The subsets, those without a licence under what `licences` says of them.
 
-    Raises CheckpointError for a subset in `licences` that is none, or whose card states one.
+    Raises CheckpointError for a subset in `licences` that is none, or that states one.
     """
     open_ones = {row["subset"] for row in subsets if row["licence"] == NOT_STATED}
     for name in licences:
@@ -112,22 +119,42 @@ def shipped_metrics(component: Path) -> dict[str, Any]:
 
 
 def described_data(folders: Sequence[Path], licences: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the cards of the data say: the subsets of all, each once, and their splits' sum.
+    """Return what is said of the data: the subsets of all, each once, and their splits' sum.
 
-    Raises FileNotFoundError for a folder without a card. CheckpointError: see `with_licences`.
+    Raises FileNotFoundError for a folder that says nothing. CheckpointError: see `with_licences`.
     """
-    cards = [json.loads((f / "card.json").read_text(encoding="utf-8")) for f in folders]
+    cards = [_described(folder) for folder in folders]
     splits: Counter[str] = Counter()
     for card in cards:
         splits.update(card.get("splits", {}))
     seeds = {card["seed"] for card in cards if "seed" in card}
-    found = [row for card in cards for row in data_subsets(card.get("sources", []))]
+    found = [row for card in cards for row in card["subsets"]]
     distinct = {json.dumps(row, sort_keys=True): row for row in found}
     return {
         **({"seed": seeds.pop()} if len(seeds) == 1 else {}),
         **({"splits": dict(splits)} if splits else {}),
         "subsets": with_licences(list(distinct.values()), licences),
     }
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """Return the seed, splits and subsets of a component's data, of a rollout, or of a card."""
+    if (folder / MANIFEST_FILE).is_file():
+        manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+        return {"subsets": [], **manifest.get("data", {})}
+    drawn = folder / "trajectories.jsonl"
+    if drawn.is_file():
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        subset = {
+            "subset": f"{results['dataset']}_trajectories",
+            "file": drawn.name,
+            "sha256": file_sha256(drawn),
+            "records": results["trajectories"],
+            "licence": NOT_STATED,
+        }
+        return {"splits": {"train": results["trajectories"]}, "subsets": [subset]}
+    card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    return {**card, "subsets": data_subsets(card.get("sources", []))}
 
 
 def provenance(
@@ -151,13 +178,13 @@ def ship(
 ) -> dict[str, Any]:
     """Write `out` and return its manifest.
 
-    data: folders with a card each. licences: of subsets whose card states none. least_margin: of an
-    extractive reader; None leaves it.
+    data: folders with a card each, of components or of rollouts. licences: of subsets that state
+    none. least_margin: of an extractive reader; None leaves it.
 
     Raises:
         CheckpointError: `component` is none or truncated, `out` cannot be written, or a subset's
             licence forbids commercial use and that is not allowed.
-        FileNotFoundError: `data` has no card, or the component no metrics.
+        FileNotFoundError: a folder of `data` says nothing, or the component has no metrics.
     """
     config = read_component_config(component)
     if least_margin is not None:

@@ -63,6 +63,24 @@ def test_the_data_of_several_tasks_are_named_once_each(trained: Path) -> None:
     assert data["splits"] == {"train": 10, "dev": 2} and "seed" not in data
 
 
+def test_what_went_on_from_a_component_by_outcomes_names_the_data_of_both(trained: Path) -> None:
+    before = trained / "before"
+    ship(trained / "run", [trained / "data"], before)
+    rollout = trained / "rollout"
+    rollout.mkdir()
+    (rollout / "trajectories.jsonl").write_text("{}\n{}\n")
+    (rollout / "results.json").write_text('{"dataset": "questions", "trajectories": 2}')
+    licences = {"questions_trajectories": "CC BY-SA 4.0"}
+    data = ship(trained / "run", [before, rollout], trained / "shipped", licences)["data"]
+    world, drawn = data["subsets"]
+    assert world["subset"] == "world" and data["seed"] == 3
+    assert data["splits"] == {"train": 2}
+    assert (drawn["subset"], drawn["records"], drawn["licence"]) == (
+        "questions_trajectories", 2, "CC BY-SA 4.0"
+    )  # fmt: skip
+    assert len(drawn["sha256"]) == 64
+
+
 def test_a_soft_prompt_ships_without_an_adapter(trained: Path) -> None:
     config = ConditionExtractorConfig(backbone=str(trained / "backbone"), num_prompt_tokens=3)
     extractor = ConditionExtractor.from_config(config, dtype="float32")
