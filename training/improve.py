@@ -5,8 +5,8 @@ training/improve.py --config configs/improve/ras_smollm2.yaml output_dir=OUT \\
 
 Each round draws trajectories with the best component so far, trains it on them, and measures the
 result on development questions: it is kept where it is better, else the next round starts from the
-best again, with the next questions. What was killed goes on from where it was, and with more rounds
-a finished improvement goes on.
+best again, with the next questions and what the best has drawn so far. What was killed goes on from
+where it was, and with more rounds a finished improvement goes on.
 """
 
 import logging

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from models.formats.records import QuestionRecord, read_records, write_records
+from models.formats.trajectories import Trajectory
 from tests import processes
 from tests.training.improvement_material import write_improvement
 from training.improve import COLUMNS, rows
@@ -61,7 +62,14 @@ class Commands:
             results = {"f1": self.figures.pop(0)}
         else:
             results["mixed_groups"] = self.mixed_groups.pop(0) if self.mixed_groups else 1
+            asked = read_records(_after(words, "--dataset"), QuestionRecord)
+            write_records(out / "trajectories.jsonl", [drawn(record.id) for record in asked])
         (out / "results.json").write_text(json.dumps(results))
+
+
+def drawn(question: str) -> Trajectory:
+    """A trajectory of a question that nothing was asked for."""
+    return Trajectory(question, "", 0, question, 0, 1.0, [], [], "")
 
 
 def _after(words: list[str], name: str) -> str:
@@ -112,6 +120,26 @@ def test_the_better_component_is_kept_and_the_next_round_starts_from_it(
     assert (tmp_path / "out/best").resolve() == Path(second)
     assert improvement.rounds[1].learning["kl"] == 0.01
     assert improvement.rounds[1].rollout["reward_parts"] == {"searches": 2.0}
+
+
+def test_what_a_component_drew_in_rounds_that_were_not_kept_is_learnt_from_again(
+    settings: ImproveSettings,
+) -> None:
+    commands = Commands([0.5, 0.4, 0.4, 0.6, 0.7])
+    improvement = Improvement(replace(settings, rounds=4), commands)
+    improvement.go_on()
+    assert [done.kept for done in improvement.rounds] == [True, False, False, True, True]
+    trainings = [words for words in commands.asked if TRAIN in words]
+    learnt = [
+        [t.key for t in read_records(_value(words, "data.train"), Trajectory)]
+        for words in trainings
+    ]
+    # Three of five questions a round, in turn: one that came again has a group of both rounds'.
+    first = [("q0", 0), ("q1", 0), ("q2", 0)]
+    second = [("q3", 4), ("q4", 4), ("q0", 4)]
+    third = [("q1", 8), ("q2", 8), ("q3", 8)]
+    assert learnt[:3] == [first, [*first, *second], [*first, *second, *third]]
+    assert learnt[3] == [("q4", 0), ("q0", 0), ("q1", 0)]
 
 
 def test_a_round_whose_trajectories_are_all_worth_the_same_is_passed_over(

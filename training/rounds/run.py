@@ -22,6 +22,7 @@ from common.files import AppendLog, atomic_write
 from evaluation.runs import RESULTS_FILE, is_begun
 from models.files.checkpoint import METRICS_FILE
 from models.formats.records import QuestionRecord, read_records, write_records
+from models.formats.trajectories import Trajectory
 from training.recipe.settings import ConfigError
 from training.rounds.learners import Learner, learners_of
 from training.rounds.settings import ImproveSettings
@@ -32,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROUNDS_FILE, SETTINGS_FILE, BEST = "rounds.jsonl", "settings.json", "best"
 # In a round's folder.
 DRAWN_FILE = "rollout/trajectories.jsonl"
+LEARNT_FILE = "trajectories.jsonl"
 MEASURE = "measure"
 MEASURE_CACHE = "measured_triples.sqlite"
 # Of a training's log, at its end.
@@ -155,8 +157,9 @@ class Improvement:
         if drawn["mixed_groups"] == 0:
             self._pass_over(number, drawn)
             return
+        trajectories = self._learnt_from(folder, number)
         learnt = [
-            self._trained(folder, learner, own)
+            self._trained(folder, learner, own, trajectories)
             for learner, own in zip(self.learners, start, strict=True)
         ]
         components = [str(folder / learner.folder) for learner in self.learners]
@@ -216,14 +219,37 @@ class Improvement:
         pairs = zip(self.learners, components, strict=True)
         return [word for learner, folder in pairs for word in (learner.option, folder)]
 
-    def _trained(self, folder: Path, learner: Learner, start: str) -> dict[str, Any]:
+    def _learnt_from(self, folder: Path, number: int) -> Path:
+        """Return the trajectories of the best component: of this round and those it did not keep.
+
+        Where a question came again, its trajectories are one group.
+        """
+        rounds = [self._round(earlier) for earlier in range(self.best.number + 1, number)]
+        if not rounds:
+            return folder / DRAWN_FILE
+        together = folder / LEARNT_FILE
+        if not together.is_file():
+            group = self.settings.rollout.group
+            write_records(
+                together,
+                (
+                    replace(trajectory, number=trajectory.number + place * group)
+                    for place, drawn in enumerate([*rounds, folder])
+                    for trajectory in read_records(drawn / DRAWN_FILE, Trajectory)
+                ),
+            )
+        return together
+
+    def _trained(
+        self, folder: Path, learner: Learner, start: str, trajectories: Path
+    ) -> dict[str, Any]:
         out = folder / learner.folder
         if not (out / METRICS_FILE).is_file():
             launcher = self.settings.learning.launcher or [sys.executable]
             self.run(
                 [
                     *launcher, str(ROOT / "training" / learner.script), "--config", learner.recipe,
-                    f"output_dir={out}", f"data.train={folder / DRAWN_FILE}",
+                    f"output_dir={out}", f"data.train={trajectories}",
                     f"model.start_from={start}", "train.resume=auto", *learner.values,
                 ]
             )  # fmt: skip
