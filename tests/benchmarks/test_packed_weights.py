@@ -12,7 +12,7 @@ def test_the_page_has_a_row_a_task(tmp_path: Path) -> None:
     settings = {"dtype": "float32", "threads": 2, "new_tokens": 16, "rounds": 3}
     figures = {**settings, "tasks": {"decode 8 at once": task}}
     page = page_with("packed_weights", {"benchmark": "packed_weights", **figures}, tmp_path)
-    assert "| decode 8 at once | 3.00 | 2.00 | 1.50 | yes |" in page
+    assert "| float32 | decode 8 at once | 3.00 | 2.00 | 1.50 | yes |" in page
 
 
 @pytest.mark.slow
