@@ -33,9 +33,8 @@ from common.errors import UserError
 from common.tables import emit_json, print_table
 from evaluation.runs import PROGRESS_FILE, RESULTS_FILE
 from inference.opening.arguments import positive_int, whole_number
-from inference.rollouts.log import TRAJECTORIES_FILE
 from models.formats.records import read_records
-from models.formats.trajectories import Trajectory
+from models.formats.trajectories import TRAJECTORIES_FILE, Trajectory
 
 ROLLOUT = Path(__file__).resolve().parents[1] / "inference" / "rollout.py"
 ENGINES = ("transformers", "vllm")

@@ -3,8 +3,8 @@
 training/ship.py --component runs/ras --data runs/subq --out checkpoints/ras_smollm2
 
 The manifest names every subset that the data's card has, with its licence. A subset under a licence
-that forbids commercial use is refused. What went on from a component has that one's subsets too, by
-its folder, and what learned from outcomes has its rollouts':
+that forbids commercial use is refused. A component that went on from a shipped one has the subsets
+of that one too, and one that learned from outcomes has its rollouts:
 
 training/ship.py --component runs/improve/best --data checkpoints/ras_smollm2 \\
     --data runs/improve/round-01/rollout --licence questions_trajectories=MIT --out OUT
@@ -23,14 +23,16 @@ from common.commands import command_parser, one_line_errors
 from common.files import file_sha256
 from common.licences import NOT_STATED, data_subsets, is_non_commercial
 from common.tables import emit_json, print_table
+from evaluation.runs import RESULTS_FILE
 from models.files.checkpoint import (
-    MANIFEST_FILE,
     METRICS_FILE,
     CheckpointError,
+    component_provenance,
     package_versions,
     read_component_config,
     write_component,
 )
+from models.formats.trajectories import TRAJECTORIES_FILE
 from models.parts.adapters import copy_adapter_config, copy_weights
 
 # Where things lay on the machine that trained says nothing to others.
@@ -43,8 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--component", required=True, type=Path, help="folder that a training wrote")
     add(
         "--data", required=True, type=Path, action="append",
-        help="folder of the training data, with its card.json; of the component that training "
-        "went on from; or of a rollout; several times for several",
+        help="folder of the training data, with its card.json; of the shipped component that "
+        "training went on from; or of a rollout; several times for several",
     )  # fmt: skip
     add("--out", required=True, type=Path, help="folder to write (replaced whole)")
     add(
@@ -138,13 +140,13 @@ def described_data(folders: Sequence[Path], licences: Mapping[str, str]) -> dict
 
 
 def _described(folder: Path) -> dict[str, Any]:
-    """Return the seed, splits and subsets of a component's data, of a rollout, or of a card."""
-    if (folder / MANIFEST_FILE).is_file():
-        manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
-        return {"subsets": [], **manifest.get("data", {})}
-    drawn = folder / "trajectories.jsonl"
+    """Return the seed, splits and subsets of a shipped component, of a rollout, or of a card."""
+    # A component that a training wrote, and that was not shipped, does not say.
+    if data := component_provenance(folder).get("data"):
+        return dict(data)
+    drawn = folder / TRAJECTORIES_FILE
     if drawn.is_file():
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
         subset = {
             "subset": f"{results['dataset']}_trajectories",
             "file": drawn.name,
@@ -178,8 +180,8 @@ def ship(
 ) -> dict[str, Any]:
     """Write `out` and return its manifest.
 
-    data: folders with a card each, of components or of rollouts. licences: of subsets that state
-    none. least_margin: of an extractive reader; None leaves it.
+    data: folders with a card each, of shipped components or of rollouts. licences: of
+    subsets that state none. least_margin: of an extractive reader; None leaves it.
 
     Raises:
         CheckpointError: `component` is none or truncated, `out` cannot be written, or a subset's

@@ -10,9 +10,8 @@ from common.files import AppendLog, atomic_write
 from evaluation.runs import PROGRESS_FILE, RESULTS_FILE, SETTINGS_FILE
 from inference.runs.log import EvaluationLogError, check_settings
 from models.formats.records import parse_line
-from models.formats.trajectories import Trajectory
+from models.formats.trajectories import TRAJECTORIES_FILE, Trajectory
 
-TRAJECTORIES_FILE = "trajectories.jsonl"
 REMEDY = "Remove the line; its trajectory is then made again"
 Key = tuple[str, int]
 

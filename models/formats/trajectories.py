@@ -12,6 +12,8 @@ from models.formats.triples import Triple
 
 OUTPUT_TOKEN_WEIGHT = 4
 """What a token that is written counts beside one that is read (T²RAG App. B.4)."""
+TRAJECTORIES_FILE = "trajectories.jsonl"
+"""In a rollout's folder, once it is finished."""
 T = TypeVar("T")
 
 

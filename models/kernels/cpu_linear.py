@@ -49,12 +49,16 @@ def pack_linears(model: nn.Module) -> None:
 
 
 def _is_suited(weight: Tensor) -> bool:
-    dtypes = [torch.float32]
-    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        dtypes.append(torch.bfloat16)
     return (
-        weight.dtype in dtypes
+        _multiplies(weight.dtype)
         and weight.device.type == "cpu"
         and not weight.requires_grad
         and weight.numel() > 0
     )
+
+
+def _multiplies(dtype: torch.dtype) -> bool:
+    """Tell whether oneDNN multiplies by weights of this dtype on this machine."""
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return dtype == torch.float32

@@ -81,6 +81,12 @@ def test_what_went_on_from_a_component_by_outcomes_names_the_data_of_both(traine
     assert len(drawn["sha256"]) == 64
 
 
+def test_a_component_that_does_not_say_what_it_was_made_from_is_no_data(trained: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"run.card\.json"):
+        ship(trained / "run", [trained / "run"], trained / "shipped")
+    assert not (trained / "shipped").exists()
+
+
 def test_a_soft_prompt_ships_without_an_adapter(trained: Path) -> None:
     config = ConditionExtractorConfig(backbone=str(trained / "backbone"), num_prompt_tokens=3)
     extractor = ConditionExtractor.from_config(config, dtype="float32")

@@ -22,7 +22,7 @@ from common.files import AppendLog, atomic_write
 from evaluation.runs import RESULTS_FILE, is_begun
 from models.files.checkpoint import METRICS_FILE
 from models.formats.records import QuestionRecord, read_records, write_records
-from models.formats.trajectories import Trajectory
+from models.formats.trajectories import TRAJECTORIES_FILE, Trajectory
 from training.recipe.settings import ConfigError
 from training.rounds.learners import Learner, learners_of
 from training.rounds.settings import ImproveSettings
@@ -32,8 +32,7 @@ logger = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS_FILE, SETTINGS_FILE, BEST = "rounds.jsonl", "settings.json", "best"
 # In a round's folder.
-DRAWN_FILE = "rollout/trajectories.jsonl"
-LEARNT_FILE = "trajectories.jsonl"
+DRAWN_FILE = f"rollout/{TRAJECTORIES_FILE}"
 MEASURE = "measure"
 MEASURE_CACHE = "measured_triples.sqlite"
 # Of a training's log, at its end.
@@ -227,7 +226,7 @@ class Improvement:
         rounds = [self._round(earlier) for earlier in range(self.best.number + 1, number)]
         if not rounds:
             return folder / DRAWN_FILE
-        together = folder / LEARNT_FILE
+        together = folder / TRAJECTORIES_FILE
         if not together.is_file():
             group = self.settings.rollout.group
             write_records(
