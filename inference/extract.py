@@ -31,6 +31,7 @@ from inference.opening.arguments import (
     configure_logging,
     engine_options_from,
     positive_int,
+    whole_number,
 )
 from inference.opening.components import Component, open_helper
 from inference.opening.engine import build_engine
@@ -61,6 +62,11 @@ def _parser() -> argparse.ArgumentParser:
         "--span-reader", type=checkpoint_or_none, default=ReadingOptions.span_reader,
         metavar="CHECKPOINT",
         help="extractive reader for --asked, or 'none': --passage-reader then reads all of it",
+    )  # fmt: skip
+    add(
+        "--read-again", type=whole_number(0), default=ReadingOptions.read_again, metavar="N",
+        help="passages a subquery of --asked that --passage-reader reads where --span-reader finds "
+        "an answer in none",
     )  # fmt: skip
     add("--t2t", type=Path, default=LoopOptions.t2t, help="text-to-triples component folder")
     add("--out", required=True, type=Path, help="JSON Lines of {id, text, triples} to write")
@@ -125,7 +131,8 @@ async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
     written = open_focused_extractor(engine, component, arguments.cache, grounded)
     extractor: Extractor = written
     if arguments.span_reader is not None:
-        extractor = SpanExtractor(SpanService.open(arguments.span_reader), written)
+        spans = SpanService.open(arguments.span_reader)
+        extractor = SpanExtractor(spans, written, arguments.read_again)
     start, cached = time.perf_counter(), len(written.cache)
 
     # What one subquery finds is read together, as in a loop: all of it is read again, by the

@@ -81,13 +81,17 @@ class SpanExtractor:
     """What an extractive reader points at, as triples; subject and predicate come of the subquery.
 
     A question of several steps has no answer in one passage: of the facts that lead on, `facts`
-    writes what it finds. It reads too what has no answer in any of the passages.
+    writes what it finds. Where no passage has an answer, it reads the likeliest ones again.
     """
 
-    def __init__(self, spans: SpanService, facts: Extractor) -> None:
-        """facts: the reader that writes, beside the extractive one or where that finds nothing."""
+    def __init__(self, spans: SpanService, facts: Extractor, read_again: int) -> None:
+        """facts: the reader that writes, beside the extractive one or where that finds nothing.
+
+        read_again: passages that it reads where nothing was found; as many as there are, at most.
+        """
         self.spans = spans
         self.facts = facts
+        self.read_again = read_again
 
     async def extract(
         self,
@@ -102,16 +106,19 @@ class SpanExtractor:
         """
         if not subquery.strip():
             return [[] for _ in passages]
-        reading = asyncio.to_thread(self._answers, subquery, passages)
+        reading = asyncio.to_thread(self.spans.read, subquery, passages)
         if whole:
             facts = self.facts.extract(passages, payer, subquery)
-            return joined(*await asyncio.gather(reading, facts))
-        answers = await reading
-        return answers if any(answers) else await self.facts.extract(passages, payer, subquery)
-
-    def _answers(self, subquery: str, passages: Sequence[Passage]) -> list[list[Triple]]:
-        spans = self.spans.read(subquery, passages)
-        return [answered(subquery, s, p) for s, p in zip(spans, passages, strict=True)]
+            spans, written = await asyncio.gather(reading, facts)
+            return joined(all_answered(subquery, spans, passages), written)
+        spans = await reading
+        answers = all_answered(subquery, spans, passages)
+        if any(answers):
+            return answers
+        places = likeliest(spans, self.read_again)
+        again = await self.facts.extract([passages[n] for n in places], payer, subquery)
+        written_at = dict(zip(places, again, strict=True))
+        return [written_at.get(n, []) for n in range(len(passages))]
 
     def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
         """Return the passages that are read in part: none, longer ones are read in windows."""
@@ -125,6 +132,18 @@ class SpanExtractor:
         """Forget what was read, and the facts that were extracted before."""
         self.spans.forget()
         self.facts.forget()
+
+
+def likeliest(spans: Sequence[Span], count: int) -> list[int]:
+    """Return the places of so many spans, of the highest margins, in their order."""
+    return sorted(sorted(range(len(spans)), key=lambda n: -spans[n].margin)[:count])
+
+
+def all_answered(
+    subquery: str, spans: Sequence[Span], passages: Sequence[Passage]
+) -> list[list[Triple]]:
+    """Return the triples of each passage, see `answered`."""
+    return [answered(subquery, s, p) for s, p in zip(spans, passages, strict=True)]
 
 
 def answered(subquery: str, span: Span, passage: Passage) -> list[Triple]:

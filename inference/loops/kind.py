@@ -188,6 +188,14 @@ class ReadingOptions(LoopOptions):
     ranked: Annotated[
         int, Option("passages a subquery that the extractive reader ranks before top-k are taken")
     ] = 10
+    read_again: Annotated[
+        int,
+        Option(
+            "passages a subquery that the passage reader reads where the extractive one finds an "
+            "answer in none, those likeliest to have one; 0: none",
+            least=0,
+        ),
+    ] = 3
     first_subquery: Annotated[
         FirstSubquery,
         Option(

@@ -186,7 +186,8 @@ def _open_extractor(
     focused: Extractor
     focused = open_focused_extractor(engine, reader or options.backbone, cache, grounded)
     if spans is not None:
-        focused = SpanExtractor(spans, focused)
+        assert isinstance(options, ReadingOptions)
+        focused = SpanExtractor(spans, focused, options.read_again)
     if extraction == "focused":
         return focused
     return BothExtractors(

@@ -37,8 +37,8 @@ class Scripted:
         pass
 
 
-def extractor(told: dict[str, Span], engine: ScriptedEngine) -> SpanExtractor:
-    return SpanExtractor(Scripted(told), focused(engine))  # type: ignore[arg-type]
+def extractor(told: dict[str, Span], engine: ScriptedEngine, read_again: int = 3) -> SpanExtractor:
+    return SpanExtractor(Scripted(told), focused(engine), read_again)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,19 @@ async def test_what_no_passage_answers_is_read_by_the_one_that_writes() -> None:
     engine, bill = ScriptedEngine(reader), Bill()
     found = await extractor({}, engine).extract([FILM, LAKE], bill, ASKED)
     assert found == [[DIRECTOR], []] and bill.llm_calls == 2
+
+
+async def test_the_likeliest_passages_alone_are_read_again() -> None:
+    engine = ScriptedEngine(reader)
+    told = {"Dawn": Span("", -2.0), "Lake": Span("", -1.0)}
+    assert await extractor(told, engine, 1).extract([FILM, LAKE], None, ASKED) == [[], []]
+    [request] = engine.requests
+    assert LAKE.text in str(request)
+    told["Lake"] = Span("", -3.0)
+    assert await extractor(told, engine, 1).extract([LAKE, FILM], None, ASKED) == [[], [DIRECTOR]]
+    assert len(engine.requests) == 2
+    assert await extractor(told, engine, 0).extract([FILM, LAKE], None, ASKED) == [[], []]
+    assert len(engine.requests) == 2
 
 
 @pytest.mark.parametrize("subquery", ["", "  \n"])
