@@ -18,7 +18,7 @@ from common.tables import emit_json, print_table
 from evaluation.compare import compare_runs
 from evaluation.runs import RESULTS_FILE, read_run
 from inference.opening.arguments import command
-from training.rounds.run import MEASURE, SETTINGS_FILE, Round, read_rounds, round_folder
+from training.rounds.record import MEASURE, SETTINGS_FILE, Round, read_rounds, round_folder
 
 COLUMNS = ("improvement", "round", "kept", "F1", "against the start", "p, Holm", "tokens")
 # Of an evaluation's results; the others are paths, dates and what its traces tell.

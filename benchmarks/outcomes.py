@@ -36,7 +36,8 @@ from inference.opening.arguments import command, positive_int
 from models.formats.records import read_records
 from models.formats.trajectories import Trajectory
 from training.recipe.settings import load_config
-from training.rounds.run import DRAWN_FILE, Improvement, round_folder
+from training.rounds.record import DRAWN_FILE, round_folder
+from training.rounds.run import Improvement
 from training.rounds.settings import ImproveSettings
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -58,6 +58,9 @@ class TrajectoryLike(Protocol):
     @property
     def extracted(self) -> Sequence[tuple[str, Sequence[TripleLike]]]: ...
 
+    @property
+    def drawn_extractions(self) -> Sequence[tuple[str, Sequence[TripleLike]]]: ...
+
 
 class QuestionLike(Protocol):
     """What a reward reads of an annotated question."""
@@ -82,9 +85,9 @@ class RewardWeights:
     f1, em: of the answer. gain: F1 less that of a baseline's answer to the question (s3). recall:
     share of the annotated passages that were retrieved. deduced: 1 where the answer can be deduced
     from what text-to-triples wrote of the annotated passages (after AutoGraph-R1), else 0.
-    repeated_triples: share of these triples that repeat another of their passage. searches,
-    malformed, repeated, empty: counts. tokens: thousands of weighted tokens of what was drawn.
-    refused: 1 for an answer that declines.
+    repeated_triples: share of the triples that were drawn of them which repeat another of their
+    passage. searches, malformed, repeated, empty: counts. tokens: thousands of weighted tokens of
+    what was drawn. refused: 1 for an answer that declines.
     The defaults are a start and were not tuned.
     """
 
@@ -197,7 +200,7 @@ def deduced(trajectory: TrajectoryLike, question: QuestionLike) -> float | None:
     asked = f" {normalise_answer(question.question)} "
     if not golds or golds & _CLOSED or any(f" {gold} " in asked for gold in golds):
         return None
-    passages = _of_annotated(trajectory, question)
+    passages = _of_annotated(trajectory.extracted, question)
     if passages is None:
         return None
     neighbours: dict[str, set[str]] = {}
@@ -213,9 +216,10 @@ def deduced(trajectory: TrajectoryLike, question: QuestionLike) -> float | None:
 def repeated_triples(trajectory: TrajectoryLike, question: QuestionLike) -> float | None:
     """Return the share of the annotated passages' triples that repeat another of their passage.
 
-    None where text-to-triples read none of these passages; 0.0 where it wrote nothing of them.
+    Of those that text-to-triples drew: what a cache gives is distinct, whoever wrote it. None where
+    it drew none of these passages; 0.0 where it wrote nothing of them.
     """
-    passages = _of_annotated(trajectory, question)
+    passages = _of_annotated(trajectory.drawn_extractions, question)
     if passages is None:
         return None
     written = sum(map(len, passages))
@@ -228,11 +232,11 @@ def _annotated(question: QuestionLike) -> set[str]:
 
 
 def _of_annotated(
-    trajectory: TrajectoryLike, question: QuestionLike
+    extracted: Sequence[tuple[str, Sequence[TripleLike]]], question: QuestionLike
 ) -> list[Sequence[TripleLike]] | None:
     """Return what was written of each annotated passage; None where none of them was read."""
     titles = _annotated(question)
-    return [triples for title, triples in trajectory.extracted if title in titles] or None
+    return [triples for title, triples in extracted if title in titles] or None
 
 
 def _key(triple: TripleLike) -> tuple[str, ...]:

@@ -5,8 +5,8 @@
 #   NODES=4 slurm/improve.sh ras_smollm2 OUT 3 'loop=[--loop,ras,--engine,ray,--engines,16]' ...
 #
 # A job runs training/improve.py on a Ray cluster of its nodes; a round trains on the first of them.
-# Near the end of its time it is requeued and goes on in its round; where a round fails, or has
-# nothing to learn from, those after it are cancelled.
+# Near the end of its time it is requeued and goes on in its round; where a round fails, those after
+# it are cancelled.
 set -euo pipefail
 SLURM_FILES=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=settings.sh

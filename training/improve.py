@@ -17,12 +17,13 @@ from typing import Any
 from common.commands import command_parser, one_line_errors
 from common.tables import emit_json, print_table
 from training.recipe.settings import load_config
-from training.rounds.run import Improvement, Round
+from training.rounds.record import Round
+from training.rounds.run import Improvement
 from training.rounds.settings import ImproveSettings
 
 COLUMNS = ("round", "figure", "kept", "recall", "tokens a question", "reward", "drawn F1",
-           "best F1", "searches", "malformed", "refused", "entropy", "KL",
-           "rewarded gain")  # fmt: skip
+           "best F1", "searches", "malformed", "refused", "failed", "entropy",
+           "KL", "rewarded gain")  # fmt: skip
 
 
 def tokens_a_question(done: Round) -> float | None:
@@ -40,6 +41,7 @@ def rows(rounds: Sequence[Round]) -> list[list[Any]]:
             *(done.rollout.get(name) for name in ("reward", "f1", "best_f1")),
             *(done.rollout.get("reward_parts", {}).get(p)
               for p in ("searches", "malformed", "refused")),
+            done.rollout.get("errors"),
             *(done.learning.get(name) for name in ("entropy", "kl", "rewarded_gain")),
         ]
         for done in rounds
@@ -50,9 +52,10 @@ def draw(rounds: Sequence[Round], figure: str, out: Path) -> None:
     """Draw the course of the rounds, a panel a figure that any of them has."""
     from matplotlib.figure import Figure
 
-    series = {figure: [(done.number, done.figure) for done in rounds]}
+    series: dict[str, list[tuple[int, float]]] = {}
     columns = list(zip(*rows(rounds), strict=True))
-    for name, values in list(zip(COLUMNS, columns, strict=True))[3:]:
+    named = [(figure, columns[1]), *list(zip(COLUMNS, columns, strict=True))[3:]]
+    for name, values in named:
         told = [(done.number, v) for done, v in zip(rounds, values, strict=True) if v is not None]
         if told:
             series[name] = told

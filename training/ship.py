@@ -106,6 +106,16 @@ def refuse_non_commercial(subsets: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
+def refuse_unnamed_outcomes(metrics: Mapping[str, Any], data: Sequence[Path]) -> None:
+    """Raise CheckpointError where a component learned from outcomes and no rollout is named."""
+    kind = metrics.get("settings", {}).get("objective", {}).get("kind", "imitation")
+    if kind != "imitation" and not any((folder / TRAJECTORIES_FILE).is_file() for folder in data):
+        raise CheckpointError(
+            f"trained with objective.kind={kind}: name with --data the folder of each rollout that "
+            "it, and what it went on from, learned from"
+        )
+
+
 def shipped_metrics(component: Path) -> dict[str, Any]:
     """The run's figures and settings, without the paths of the machine that it ran on."""
     metrics: dict[str, Any] = json.loads((component / METRICS_FILE).read_text(encoding="utf-8"))
@@ -184,16 +194,19 @@ def ship(
     subsets that state none. least_margin: of an extractive reader; None leaves it.
 
     Raises:
-        CheckpointError: `component` is none or truncated, `out` cannot be written, or a subset's
-            licence forbids commercial use and that is not allowed.
+        CheckpointError: `component` is none or truncated, `out` cannot be written, a subset's
+            licence forbids commercial use and that is not allowed, or it learned from outcomes and
+            no rollout is named.
         FileNotFoundError: a folder of `data` says nothing, or the component has no metrics.
     """
     config = read_component_config(component)
+    metrics = shipped_metrics(component)
+    refuse_unnamed_outcomes(metrics, data)
     if least_margin is not None:
         if "least_margin" not in config:
             raise CheckpointError(f"--least-margin: {component} is no extractive reader")
         config["least_margin"] = least_margin
-    made_of = provenance(shipped_metrics(component), data, licences or {})
+    made_of = provenance(metrics, data, licences or {})
     if not allow_non_commercial:
         refuse_non_commercial(made_of["data"]["subsets"])
 

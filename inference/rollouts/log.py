@@ -57,6 +57,9 @@ class RolloutLog:
     def __contains__(self, key: object) -> bool:
         return key in self._places
 
+    def __len__(self) -> int:
+        return len(self._places)
+
     def append(self, trajectory: Trajectory) -> None:
         """Put a trajectory on the disk."""
         path = self._progress.path

@@ -32,13 +32,14 @@ class SearchCountingTrace(Trace):
 class Judge:
     """Makes a trajectory's line of what its loop did, rewards included.
 
-    baseline: F1 of a baseline's answers by question id.
+    baseline: F1 of a baseline's answers by question id. rollout: the digest of its settings.
     """
 
     seed: int
     temperature: float
     weights: RewardWeights
     baseline: Mapping[str, float]
+    rollout: str = ""
 
     def trajectory(
         self, record: QuestionRecord, trace: SearchCountingTrace, recorder: Recorder
@@ -61,6 +62,7 @@ class Judge:
             answer=trace.answer,
             bill=_bill(trace),
             notes=list(trace.notes),
+            rollout=self.rollout,
         )
         parts = reward_parts(made, record, self.baseline.get(record.id))
         return replace(

@@ -6,6 +6,7 @@ call is made in.
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from inference.engines.contract import (
     Completion,
     Constraint,
     Engine,
+    EngineError,
     LogprobsOf,
     Request,
     SubgraphInput,
@@ -161,6 +163,10 @@ class RecordingEngine(WrappedEngine):
     def _call(self, request: Request, done: Completion, recorder: Recorder) -> ModelCall:
         source = self._source(request, done)
         sampled = source == "sampled"
+        if sampled and not all(map(math.isfinite, done.logprobs or ())):
+            raise EngineError(
+                f"{request.adapter or 'the backbone'} gave a token a likelihood that is not finite"
+            )
         # Rounding can lift the certain token's a little above 0.
         logprobs = [min(value, 0.0) for value in done.logprobs or ()] if sampled else None
         sampling = request.sampling
@@ -173,6 +179,7 @@ class RecordingEngine(WrappedEngine):
             input_ids=None if request.input_ids is None else list(request.input_ids),
             messages=None if request.messages is None else list(map(dict, request.messages)),
             prompt=request.prompt,
+            input_tokens=done.input_tokens,
             subgraphs=_graphs(request),
             token_ids=list(done.token_ids),
             logprobs=logprobs,

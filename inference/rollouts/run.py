@@ -15,9 +15,10 @@ from typing import Any
 from tqdm import tqdm
 
 from common.errors import UserError
+from common.files import file_sha256
 from common.shards import WHOLE, Shard
-from evaluation.rewards import RewardWeights
-from evaluation.runs import read_run
+from evaluation.rewards import RewardWeights, reward_parts
+from evaluation.runs import RESULTS_FILE, read_run
 from inference.engines.contract import RAS_ADAPTER
 from inference.loops.kind import LoopOptions
 from inference.loops.trace import Loop
@@ -92,9 +93,20 @@ async def run_rollout(rollout: Rollout) -> dict[str, Any]:
     records = read_questions(rollout.dataset, rollout.limit)
     own = [record for record in records if (rollout.shard or WHOLE).owns(record.id)]
     baseline = read_baseline(rollout.baseline)
-    log = RolloutLog(rollout.out, _settings(rollout, drawn, baseline), versions, rollout.resume)
+    settings = _settings(rollout, drawn, baseline)
+    log = RolloutLog(rollout.out, settings, versions, rollout.resume)
     jobs = [(record, number) for record in own for number in range(rollout.group)]
     missing = [(record, number) for record, number in jobs if (record.id, number) not in log]
+    if len(jobs) - len(missing) < len(log):
+        raise RolloutError(
+            f"{rollout.out} holds {len(log)} trajectories, some of questions that --limit "
+            f"{rollout.limit} leaves out: give the limit that it was made with, or a higher one"
+        )
+    for record, number in jobs:
+        if (record.id, number) in log:
+            check_judged(log.read((record.id, number)), record, rollout.out)
+    if not missing and (stored := _stored_results(rollout.out)) is not None:
+        return stored
     # Before the first answer: the tree and the data may change while a long rollout runs.
     source = {
         **origin_of(rollout.options, rollout.dataset, rollout.corpus),
@@ -102,7 +114,8 @@ async def run_rollout(rollout: Rollout) -> dict[str, Any]:
     }
     failed: dict[Key, str] = {}
     if missing:
-        judge = Judge(rollout.seed, rollout.temperature, rollout.weights, baseline)
+        digest = digest_of(settings)
+        judge = Judge(rollout.seed, rollout.temperature, rollout.weights, baseline, digest)
         with tqdm(
             total=len(jobs),
             initial=len(jobs) - len(missing),
@@ -267,6 +280,25 @@ def read_baseline(folder: Path | None) -> dict[str, float]:
     return {name: row.f1 for name, row in read_run(str(folder)).scores.items() if not row.failed}
 
 
+def check_judged(made: Trajectory, record: QuestionRecord, folder: Path) -> None:
+    """Raise RolloutError where a trajectory is of another question, or judged by another answer."""
+    parts = reward_parts(made, record)
+    if (made.question, made.f1, made.em) != (record.question, parts["f1"], parts["em"]):
+        raise RolloutError(
+            f"{folder}: the trajectories of '{made.id}' are of another question or answer than the "
+            "data set has now. Give the data set that the rollout was begun with, or another folder"
+        )
+
+
+def _stored_results(folder: Path) -> dict[str, Any] | None:
+    """Return results of a rollout that is whole, so that its seconds are those of making it."""
+    path = folder / RESULTS_FILE
+    if not path.is_file():
+        return None
+    stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return None if stored["errors"] else stored
+
+
 def _names(drawn: frozenset[Component]) -> list[str]:
     return sorted(BACKBONE if name is None else name for name in drawn)
 
@@ -285,4 +317,16 @@ def _settings(
         "sample": _names(drawn),
         "weights": vars(rollout.weights),
         "baseline": digest if rollout.baseline else None,
+        "corpus_sha256": rollout.corpus and file_sha256(rollout.corpus),
     }
+
+
+def digest_of(settings: Mapping[str, Any]) -> str:
+    """Return a digest of what the trajectories of one loop have in common.
+
+    Shards, seeds and questions may differ: trajectories of several belong together.
+    """
+    free = ("shard", "seed", "dataset", "group")
+    common = {name: value for name, value in settings.items() if name not in free}
+    text = json.dumps(common, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -32,7 +32,8 @@ class ModelCall:
         from an engine that gives no token ids.
     sample: what was asked and written, by its data contract; None where no contract fits.
     input_ids, messages, prompt: the prompt as the engine was given it, one of the three; none of
-        them from a cache. subgraphs: the triples of each graph that was read; None without graphs.
+        them from a cache. input_tokens: its length; None where it was not noted. subgraphs: the
+        triples of each graph that was read; None without graphs.
     token_ids: as generated, the end of the sequence included. logprobs: natural, one a token, of
         sampled calls alone, under softmax(logits / temperature) cut to top_p and held to the
         constraint where logprobs_of is "sampled", under softmax(logits) where it is "model".
@@ -47,6 +48,7 @@ class ModelCall:
     input_ids: list[int] | None = None
     messages: list[dict[str, str]] | None = None
     prompt: str | None = None
+    input_tokens: int | None = None
     subgraphs: list[list[Triple]] | None = None
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] | None = None
@@ -61,6 +63,11 @@ class ModelCall:
     def is_sampled(self) -> bool:
         """Return whether the call is a sample to learn from."""
         return self.source == "sampled"
+
+    @property
+    def tokens_read(self) -> int:
+        """Return the tokens of the prompt, 0 from a cache."""
+        return len(self.input_ids or ()) if self.input_tokens is None else self.input_tokens
 
     @property
     def malformed(self) -> int:
@@ -104,6 +111,7 @@ class ModelCall:
                 "messages", lambda name: reader.items(name, dict, "{role, content}")
             ),
             prompt=reader.optional("prompt", reader.text),
+            input_tokens=reader.optional("input_tokens", reader.whole_number),
             subgraphs=reader.optional(
                 "subgraphs", lambda name: reader.items(name, _triples, "triples of a graph")
             ),

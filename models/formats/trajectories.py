@@ -1,6 +1,6 @@
 """Trajectories: what a loop did to answer a question, and what that was worth."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeVar
 
@@ -62,7 +62,8 @@ class Trajectory:
 
     id: the question's; number: from 0 to the group's size less 1. seed, temperature: of the run.
     em, f1: None where the question has no gold answer. reward: the weighted sum of its parts, None
-    where a part that counts is None.
+    where a part that counts is None. rollout: a digest of the settings that all trajectories of a
+    rollout and its shards have in common; "" of one that noted none.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Trajectory:
     reward_parts: dict[str, float | None] = field(default_factory=dict)
     bill: TrajectoryBill = field(default_factory=TrajectoryBill)
     notes: list[str] = field(default_factory=list)
+    rollout: str = ""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -108,7 +110,7 @@ class Trajectory:
     def drawn_tokens(self) -> int:
         """Return the weighted tokens of the drawn calls, which no cache and no company changes."""
         calls = self.sampled_calls
-        read = sum(len(call.input_ids or ()) for call in calls)
+        read = sum(call.tokens_read for call in calls)
         return read + OUTPUT_TOKEN_WEIGHT * sum(len(call.token_ids) for call in calls)
 
     @property
@@ -139,8 +141,16 @@ class Trajectory:
 
         Triples of the trajectory's own calls may repeat; those of a cache are distinct.
         """
+        return self._extractions(self.calls)
+
+    @property
+    def drawn_extractions(self) -> list[tuple[str, list[Triple]]]:
+        """Return the part of `extracted` that was drawn, which no cache and no company changes."""
+        return self._extractions(self.sampled_calls)
+
+    def _extractions(self, calls: Sequence[ModelCall]) -> list[tuple[str, list[Triple]]]:
         titles = {name: title for step in self.steps for name, title in step.passages}
-        samples = (call.sample for call in self.calls if call.component == "t2t")
+        samples = (call.sample for call in calls if call.component == "t2t")
         return [
             (titles[sample.id], sample.triples)
             for sample in samples
@@ -167,6 +177,7 @@ class Trajectory:
             reward_parts=_read_parts(reader),
             bill=_read_bill(reader),
             notes=reader.items("notes", str, "strings"),
+            rollout=reader.text("rollout", ""),
         )
 
     def to_json(self) -> dict[str, Any]:

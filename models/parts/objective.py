@@ -147,7 +147,11 @@ class OutcomeLoss:
 
 
 def divergence(logprobs: Tensor, reference: Tensor) -> Tensor:
-    """Return the estimate k3 of the KL divergence to a reference, of each token; never negative."""
+    """Return the estimate k3 of the KL divergence to a reference, of each token; never negative.
+
+    Of tokens that the reference drew, as here, its mean is the KL divergence up to second order,
+    and grows faster where the two part (chi-squared less KL).
+    """
     difference = reference - logprobs
     # Rounding alone could take it below.
     return (difference.exp() - difference - 1).clamp(min=0)

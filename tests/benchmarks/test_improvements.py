@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.benchmarks.commands import last_json, run_benchmark
 from tests.benchmarks.evaluations import write_evaluation
-from training.rounds.run import ROUNDS_FILE, SETTINGS_FILE, Round
+from training.rounds.record import ROUNDS_FILE, SETTINGS_FILE, Round
 from training.rounds.settings import ImproveSettings
 
 

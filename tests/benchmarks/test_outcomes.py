@@ -32,7 +32,7 @@ from models.formats.trajectories import Trajectory
 from models.parts.loss import IGNORE_INDEX
 from tests.tiny import tiny_llama
 from training.recipe.samples import TrainingSample
-from training.rounds.run import DRAWN_FILE, Round, round_folder
+from training.rounds.record import DRAWN_FILE, Round, round_folder
 
 THINGS = 40
 

@@ -42,6 +42,10 @@ class Made:
     repeated_subqueries: int = 0
     extracted: list[tuple[str, list[Triple]]] = field(default_factory=list)
 
+    @property
+    def drawn_extractions(self) -> list[tuple[str, list[Triple]]]:
+        return self.extracted
+
 
 HONEST = Made()
 NO_PENALTIES = RewardWeights(malformed=0, repeated=0, empty=0, refused=0)

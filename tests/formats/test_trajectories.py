@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def made_calls(draw: Callable[..., Any]) -> ModelCall:
         input_ids=draw(st.none() | st.lists(st.integers(0, 999), max_size=4)),
         messages=draw(st.none() | st.lists(st.dictionaries(texts, texts, max_size=2), max_size=2)),
         prompt=draw(st.none() | texts),
+        input_tokens=draw(st.none() | st.integers(0, 999)),
         subgraphs=draw(st.none() | st.lists(triples, max_size=2)),
         token_ids=ids,
         logprobs=logprobs if sampled else None,
@@ -88,6 +90,7 @@ trajectories = st.builds(
     reward_parts=st.dictionaries(texts, st.none() | st.floats(-9, 9), max_size=3),
     bill=st.builds(TrajectoryBill, *[st.integers(0, 2**40)] * 6),
     notes=st.lists(texts, max_size=2),
+    rollout=texts,
 )  # fmt: skip
 
 
@@ -134,9 +137,15 @@ def test_a_repeated_subquery_counts_once_whether_it_ended_the_loop_or_was_search
 
 def test_what_was_extracted_is_known_by_title() -> None:
     said = Triple("Dawn", "director", "Ana Lis")
-    read = ModelCall("t2t", "v", "cache", "", TriplesSample("p1", "Dawn: …", [said]))
+    sample = TriplesSample("p1", "Dawn: …", [said])
+    read = ModelCall("t2t", "v", "cache", "", sample)
     made = trajectory(read, steps=(TrajectoryStep("q", [("p1", "Dawn"), ("p2", "Brill")]),))
-    assert made.extracted == [("Dawn", [said])]
+    assert made.extracted == [("Dawn", [said])] and made.drawn_extractions == []
+    drawn = plan("(S> …", component="t2t", sample=replace(sample, triples=[said, said]))
+    again = trajectory(drawn, read, steps=tuple(made.steps))
+    # What is read again in a later step dilutes no share of what was drawn.
+    assert again.drawn_extractions == [("Dawn", [said, said])]
+    assert again.extracted == [("Dawn", [said, said]), ("Dawn", [said])]
     assert made.retrieved_titles == {"Dawn", "Brill"}
     assert trajectory(ModelCall("read", "v", "cache", "", read.sample)).extracted == []
 
@@ -155,6 +164,9 @@ def test_drawn_tokens_count_neither_caches_nor_what_was_not_drawn() -> None:
     drawn = plan("[SUFFICIENT]", input_ids=[1, 2, 3], token_ids=[4, 5], logprobs=[-1.0, -1.0])
     greedy = plan("x", source="greedy", input_ids=[1] * 9, logprobs=None, logprobs_of=None)
     assert trajectory(drawn, greedy).drawn_tokens == 3 + 4 * 2
+    # Of a prompt that was given as a text or as messages the engine tells.
+    chat = plan("x", input_ids=None, prompt="p", input_tokens=50)
+    assert trajectory(chat).drawn_tokens == 50 + 4
 
 
 BROKEN_CALLS = [

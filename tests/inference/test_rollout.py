@@ -28,6 +28,7 @@ from models.graph_llm import GraphLLM
 from models.processors.ras import RasProcessor
 from tests.components import ras_component
 from tests.inference.rollout_material import (
+    PASSAGES,
     QUESTIONS,
     decided,
     likelihoods,
@@ -243,8 +244,33 @@ def test_a_trajectory_that_fails_has_no_line_and_is_made_again(run: Run, tmp_pat
     made = rollout(run, "out", *given, "--resume")
     assert [each.key for each in made] == [("q0", 0), ("q0", 1), ("q1", 0), ("q1", 1)]
     assert Path("out/trajectories.jsonl").read_bytes().startswith(before)
-    # What is whole is left as it is.
+    # What is whole is left as it is, its results too.
+    results = Path("out/results.json").read_text()
     assert rollout(run, "out", *given, "--resume") == made
+    assert Path("out/results.json").read_text() == results
+
+
+def test_resuming_loses_and_mixes_nothing(run: Run, refused: Refused, tmp_path: Path) -> None:
+    write_records(tmp_path / "some.jsonl", QUESTIONS[:2])
+    given = ("--dataset", tmp_path / "some.jsonl", "--resume")
+    made = rollout(run, "out", *given[:2])
+    assert "holds 4 trajectories, some of questions that --limit 1" in refused(*given, "--limit", 1)
+    assert trajectories(Path("out")) == made
+    answered = replace(QUESTIONS[0], answer=made[0].answer)
+    for changed in (answered, replace(QUESTIONS[0], question="Who?")):
+        write_records(tmp_path / "some.jsonl", [changed, QUESTIONS[1]])
+        assert "trajectories of 'q0' are of another question or answer" in refused(*given)
+    write_records(tmp_path / "some.jsonl", QUESTIONS[:2])
+    write_records(tmp_path / "corpus.jsonl", PASSAGES[:2])
+    assert "begun with corpus_sha256" in refused(*given, "--corpus", tmp_path / "corpus.jsonl")
+
+
+def test_shards_of_one_rollout_have_its_digest(run: Run) -> None:
+    whole = rollout(run, "out")
+    parts = [rollout(run, f"part{n}", "--shard", f"{n}/2", "--seed", n) for n in (1, 2)]
+    assert {made.rollout for made in (*whole, *parts[0], *parts[1])} == {whole[0].rollout}
+    other = rollout(run, "other", "--limit", 1, "--weights", "recall=0.5")
+    assert other[0].rollout != whole[0].rollout
 
 
 @pytest.mark.slow

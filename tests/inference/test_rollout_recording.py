@@ -11,7 +11,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.engines.contract import Completion, Constraint, Health, Request, Sampling
+from inference.engines.contract import (
+    Completion,
+    Constraint,
+    EngineError,
+    Health,
+    Request,
+    Sampling,
+)
 from inference.engines.ray.transport import to_send
 from inference.engines.transformers.engine import TransformersEngine
 from inference.indexes.extraction import TripleCache, TripleExtractor
@@ -40,7 +47,7 @@ class Writes:
     """An engine that writes one text, with ids or without, and remembers what it was sent."""
 
     def __init__(self, text: str = "(S> a| P> b| O> c)", ids: tuple[int, ...] = (5, 6)) -> None:
-        self.text, self.ids = text, ids
+        self.text, self.ids, self.logprob = text, ids, -0.5
         self.sent: list[Request] = []
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -49,7 +56,7 @@ class Writes:
         return [
             Completion(
                 self.text, self.ids, 3, 2, "stop",
-                [-0.5] * len(self.ids) if request.sampling.logprobs else None,
+                [self.logprob] * len(self.ids) if request.sampling.logprobs else None,
             )
             for request in requests
         ]  # fmt: skip
@@ -117,6 +124,8 @@ async def test_who_draws_and_who_is_greedy_is_noted() -> None:
     assert again.sample is not None and again.sample.id == "q1/plan/1"
     assert (first.component, first.version, first.source) == ("ras", "v-ras", "sampled")
     assert (first.input_ids, first.token_ids, first.logprobs) == ([1, 2], [5, 6], [-0.5, -0.5])
+    # As the engine counts a prompt, whatever form it was given in.
+    assert (first.input_tokens, other.input_tokens) == (3, 3)
     assert (first.subgraphs, first.temperature, first.logprobs_of) == ([[*graph]], 0.7, "sampled")
     # The same prompt again is drawn anew.
     assert first.seed != again.seed == writes.sent[2].sampling.seed
@@ -126,6 +135,14 @@ async def test_who_draws_and_who_is_greedy_is_noted() -> None:
     assert other.constraint == ["regex", "a+"]
     assert all(request.made_from is None for request in writes.sent)
     assert to_send(drawn).made_from is None
+
+
+async def test_a_likelihood_that_is_not_finite_fails_its_trajectory() -> None:
+    writes = Writes()
+    writes.logprob = float("nan")
+    engine = RecordingEngine(writes, drawing("ras"), VERSIONS, "sampled")
+    with recording(Recorder("q1", 0)), pytest.raises(EngineError, match="ras gave a token"):
+        await engine.generate([Request(input_ids=(1, 2), adapter="ras")])
 
 
 async def test_what_an_engine_without_token_ids_writes_is_no_sample() -> None:

@@ -14,10 +14,12 @@ from models.formats.records import QuestionRecord, read_records, write_records
 from models.formats.trajectories import Trajectory
 from tests import processes
 from tests.training.improvement_material import write_improvement
-from training.improve import COLUMNS, rows
+from training.improve import COLUMNS, draw, rows
 from training.recipe.settings import ConfigError, expected_type, known_keys, load_config
-from training.rounds.run import Improvement, RoundError, execute
+from training.rounds.run import Improvement
 from training.rounds.settings import ImproveSettings
+from training.rounds.steps import RoundError, execute
+from training.run.run_folder import note_nothing_to_learn
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLLOUT, EVALUATE, TRAIN, TRAIN_BESIDE = (
@@ -34,12 +36,24 @@ class Commands:
     """Stands for the commands: writes what each would, or fails once where it is told to."""
 
     def __init__(
-        self, figures: Sequence[float], fails_at: int = -1, mixed_groups: Sequence[int] = ()
+        self,
+        figures: Sequence[float],
+        fails_at: int = -1,
+        mixed_groups: Sequence[int] = (),
+        errors: Sequence[int] = (),
+        nothing: Sequence[str] = (),
+        **drawn: Any,
     ) -> None:
-        """mixed_groups: of each rollout; where there are no more of them, 1."""
+        """mixed_groups: of each rollout; where there are no more of them, 1. errors: of each
+        rollout and evaluation; then 0. nothing: trainings that have nothing to learn from, by the
+        end of their folders. drawn: of every rollout's results.
+        """
         self.figures = list(figures)
         self.fails_at = fails_at
         self.mixed_groups = list(mixed_groups)
+        self.errors = list(errors)
+        self.nothing = tuple(nothing)
+        self.drawn = drawn
         self.asked: list[list[str]] = []
 
     def __call__(self, command: Sequence[str]) -> None:
@@ -52,18 +66,25 @@ class Commands:
             (out / "settings.json").write_text("{}")
         if len(self.asked) - 1 == self.fails_at:
             raise RoundError("killed")
+        if trains and str(out).endswith(self.nothing or "-"):
+            note_nothing_to_learn(out, "nothing")
+            raise RoundError("code 1")
         if trains:
             entry = {"step": 1, "loss": 0.1, "entropy": 2.0, "kl": 0.01, "rewarded_gain": 0.2}
             (out / "history.jsonl").write_text(json.dumps(entry) + "\n")
             (out / "metrics.json").write_text("{}")
             return
-        results: dict[str, Any] = {"reward": 0.5, "reward_parts": {"searches": 2.0}, "f1": 0.3}
+        errors = self.errors.pop(0) if self.errors else 0
+        results: dict[str, Any] = {"errors": errors}
         if EVALUATE in words:
-            results = {"f1": self.figures.pop(0)}
+            results |= {"n": 300, "f1": 0.0 if errors > 3 else self.figures.pop(0)}
         else:
-            results["mixed_groups"] = self.mixed_groups.pop(0) if self.mixed_groups else 1
-            asked = read_records(_after(words, "--dataset"), QuestionRecord)
+            asked = list(read_records(_after(words, "--dataset"), QuestionRecord))
             write_records(out / "trajectories.jsonl", [drawn(record.id) for record in asked])
+            mixed = self.mixed_groups.pop(0) if self.mixed_groups else 1
+            results |= {"reward": 0.5, "reward_parts": {"searches": 2.0}, "f1": 0.3}
+            results |= {"trajectories": len(asked), "mixed_groups": mixed, **self.drawn}
+            results = {"calls": {"sampled": 1}, "without": {"reward": 0}, **results}
         (out / "results.json").write_text(json.dumps(results))
 
 
@@ -150,8 +171,9 @@ def test_a_round_whose_trajectories_are_all_worth_the_same_is_passed_over(
     improvement.go_on()
     assert [done.kept for done in improvement.rounds] == [True, True, False, True]
     first, passed, last = improvement.rounds[1:]
-    assert passed.component == first.component and passed.measured == first.measured
-    assert passed.rollout["mixed_groups"] == 0 and passed.learning == {}
+    assert passed.component == first.component and passed.rollout["mixed_groups"] == 0
+    assert passed.figure is None and passed.measured == passed.learning == {}
+    draw(improvement.rounds, "f1", tmp_path / "rounds.svg")
     trainings = [words for words in commands.asked if TRAIN in words]
     assert [_value(words, "model.start_from") for words in trainings] == ["START", first.component]
     assert improvement.best == last
@@ -159,6 +181,65 @@ def test_a_round_whose_trajectories_are_all_worth_the_same_is_passed_over(
     again = Commands([])
     Improvement(settings, again).go_on()
     assert not again.asked
+
+
+def test_what_an_objective_takes_nothing_of_is_passed_over(settings: ImproveSettings) -> None:
+    commands = Commands([0.5, 0.6, 0.7], nothing=["round-02/train"])
+    improvement = Improvement(settings, commands)
+    improvement.go_on()
+    assert [done.figure for done in improvement.rounds] == [0.5, 0.6, None, 0.7]
+    # It is not learnt from, nor asked again, when the improvement goes on.
+    settings.rounds = 2
+    assert Improvement(settings, Commands([])).best.number == 3
+    settings.rounds = 4
+    again = Commands([0.8])
+    Improvement(settings, again).go_on()
+    assert len(again.asked) == 3
+
+
+def test_what_fails_is_tried_again_and_the_rest_decides_nothing(settings: ImproveSettings) -> None:
+    settings.rounds = 1
+    commands = Commands([0.5, 0.6], errors=[40])
+    Improvement(settings, commands).go_on()
+    [first, again] = [words for words in commands.asked if EVALUATE in words][:2]
+    assert again == [*first, "--resume"]
+    settings.output_dir += "_failing"
+    failing = Commands([0.5], errors=[40, 40])
+    with pytest.raises(RoundError, match=r"measure: 40 of 300 failed twice"):
+        Improvement(settings, failing).go_on()
+    improvement = Improvement(settings, Commands([0.5, 0.6]))
+    improvement.go_on()
+    assert [done.figure for done in improvement.rounds] == [0.5, 0.6]
+    # Few that fail whenever they are asked hold nothing up.
+    settings.output_dir += "_again"
+    few = Improvement(settings, Commands([0.5, 0.5, 0.6, 0.6], errors=[3, 3, 0, 2, 2]))
+    few.go_on()
+    assert few.best.figure == 0.6
+
+
+@pytest.mark.parametrize(
+    ("drawn", "message"),
+    [
+        ({"calls": {"greedy": 3}}, "no call was drawn, since ras takes no part in the loop"),
+        ({"without": {"reward": 3, "recall": 3, "f1": 0}}, "since nothing tells its recall"),
+    ],
+)
+def test_a_rollout_that_more_of_the_same_would_not_mend_ends_the_improvement(
+    settings: ImproveSettings, drawn: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RoundError, match=message):
+        Improvement(settings, Commands([0.5], **drawn)).go_on()
+
+
+def test_a_kill_between_a_round_and_its_links_loses_nothing(
+    together: ImproveSettings, tmp_path: Path
+) -> None:
+    Improvement(together, Commands([0.5, 0.6, 0.55, 0.7])).go_on()
+    for name in ("best", "best_t2t"):
+        (tmp_path / "out" / name).unlink()
+    Improvement(together, Commands([])).go_on()
+    assert (tmp_path / "out/best").resolve() == tmp_path / "out/round-03/train"
+    assert (tmp_path / "out/best_t2t").resolve() == tmp_path / "out/round-03/train_t2t"
 
 
 def test_tokens_of_rounds_compare(settings: ImproveSettings, tmp_path: Path) -> None:
@@ -251,6 +332,15 @@ def test_two_components_go_on_where_they_were_killed(together: ImproveSettings, 
     ]
 
 
+def test_what_has_nothing_to_learn_from_stays_beside_what_has(together: ImproveSettings) -> None:
+    together.rounds = 1
+    improvement = Improvement(together, Commands([0.5, 0.6], nothing=["train_t2t"]))
+    improvement.go_on()
+    learnt = str(Path(together.output_dir) / "round-01" / "train")
+    assert improvement.best.folders == [learnt, "T2T"]
+    assert improvement.best.learning and not improvement.best.learning_beside
+
+
 def test_what_is_not_said_of_a_second_component_is_asked_for(together: ImproveSettings) -> None:
     together.beside.recipe = ""
     with pytest.raises(ConfigError, match=r"beside\.recipe: say it of t2t, which learns too"):
@@ -267,7 +357,7 @@ def test_a_folder_from_before_a_key_goes_on(settings: ImproveSettings) -> None:
     Improvement(settings, Commands([0.5, 0.6, 0.55, 0.7])).go_on()
     path = Path(settings.output_dir) / "settings.json"
     kept = json.loads(path.read_text())
-    del kept["beside"]
+    del kept["beside"], kept["measure"]["options"]
     path.write_text(json.dumps(kept))
     assert Improvement(settings, Commands([])).best.number == 3
 

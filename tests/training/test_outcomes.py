@@ -11,21 +11,24 @@ import pytest
 import torch
 
 import inference.rollout
+import training.train_ras
 from models.files.checkpoint import component_fingerprint
 from models.formats.model_calls import ModelCall
 from models.formats.records import RasSample, read_records, write_records
 from models.formats.trajectories import Trajectory
 from models.parts.objective import ObjectiveKind
 from tests.inference.rollout_material import write_material
+from tests.run_main import run_main
 from training.recipe.drawn import DrawnCall, DrawnPair, OutcomeError, leave_one_out, read_drawn
 from training.recipe.settings import ConfigError, RasSettings, load_config
 from training.run.arguments import training_arguments
 from training.run.likelihood import check_likelihoods
 from training.run.prepare import prepare
+from training.run.run_folder import read_nothing_to_learn
 from training.run.runner import run_training
 from training.train_ras import RECIPE
 
-ROOT = Path(__file__).resolve().parents[2]
+CONFIG = Path(__file__).resolve().parents[2] / "configs/ras_tiny.yaml"
 VERSION = "1234"
 
 
@@ -95,6 +98,12 @@ def test_a_pair_has_one_prompt_and_two_outcomes(read: Read) -> None:
     [pair] = read("preference").items
     assert isinstance(pair, DrawnPair)
     assert (pair.better.id, pair.worse.id) == ("a/0/0", "a/1/0")
+    # The worst in other words, in whatever order they came.
+    for order in ((0, 1, 2), (2, 1, 0)):
+        drawn = [(5, 1.0), (5, 0.0), (7, 0.0)]
+        made = [trajectory("a", n, drawn[k][1], call(drawn[k][0])) for n, k in enumerate(order)]
+        [pair] = read("preference", *made).items
+        assert (pair.better.call.token_ids, pair.worse.call.token_ids) == ([5], [7])
     same = [trajectory("a", n, float(n), call(5)) for n in range(2)]
     with pytest.raises(OutcomeError, match="nothing to learn from"):
         read("preference", *same)
@@ -104,7 +113,7 @@ def test_a_pair_has_one_prompt_and_two_outcomes(read: Read) -> None:
     ("changed", "message"),
     [
         ({"version": "other"}, "was 'other' when it drew, and '1234' is trained"),
-        ({"input_ids": None, "prompt": "p"}, "no input_ids"),
+        ({"input_ids": None, "prompt": "p"}, r"calls\[1\]: field 'input_ids': there are none"),
         ({"temperature": 0.7}, "drawn at 0.7, and others at 1.0"),
         ({"constraint": ["regex", "a"]}, "held to a constraint"),
         ({"top_p": 0.9}, "cut by top_p"),
@@ -134,6 +143,14 @@ def test_two_shards_of_one_or_two_data_sets_are_refused(read: Read) -> None:
         read("policy", GROUPS[0], other)
 
 
+def test_two_loops_in_one_file_are_refused(read: Read) -> None:
+    one, other = (replace(GROUPS[n], rollout=digest) for n, digest in enumerate(("aa", "bb")))
+    with pytest.raises(OutcomeError, match=r"jsonl:2: field 'rollout': 'bb', and 'aa' before"):
+        read("policy", one, other)
+    # Of lines from before there was one nothing is known.
+    assert read("policy", one, *GROUPS[1:]).items
+
+
 def test_a_likelihood_that_is_not_finite_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "trajectories.jsonl"
     write_records(path, [trajectory("a", 0, 1.0, call(5, logprobs=[-math.inf]))])
@@ -160,8 +177,13 @@ def rolled_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings_for(folder: Path, out: Path, kind: str, *more: str) -> RasSettings:
+    return load_config(RasSettings, CONFIG, options_for(folder, out, kind, *more))
+
+
+def options_for(folder: Path, out: Path, kind: str, *more: str) -> list[str]:
     start = folder / "ras"
-    given = (
+    return [
+
         f"output_dir={out}", f"data.train={folder / 'r/trajectories.jsonl'}",
         f"objective.kind={kind}",
         f"model.start_from={start}", f"model.backbone={folder / 'backbone'}", "model.dtype=float32",
@@ -169,9 +191,8 @@ def settings_for(folder: Path, out: Path, kind: str, *more: str) -> RasSettings:
         "model.max_input_tokens=1500", "graph.encoder=hash", "graph.hidden_dim=16",
         "graph.num_layers=2", "graph.num_heads=2", "graph.projector_dim=32", "graph.dropout=0.1",
         "train.max_steps=16", "train.batch_size=4", "train.learning_rate=0.003",
-        "train.logging_steps=1", "train.warmup_ratio=0", "train.tensorboard=false",
-    )  # fmt: skip
-    return load_config(RasSettings, ROOT / "configs/ras_tiny.yaml", [*given, *more])
+        "train.logging_steps=1", "train.warmup_ratio=0", "train.tensorboard=false", *more,
+    ]  # fmt: skip
 
 
 def trained(settings: RasSettings) -> tuple[Any, list[dict[str, Any]]]:
@@ -245,6 +266,17 @@ def test_a_training_whose_rewarded_tokens_lose_ends(rolled_out: Path, tmp_path: 
     logged = [entry for entry in history if "loss" in entry]
     assert len(logged) < 40
     assert logged[-1]["rewarded_gain"] < -0.5
+
+
+def test_a_training_with_nothing_to_learn_leaves_word(
+    rolled_out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    given = options_for(rolled_out, out, "best_of", "objective.least_reward=9")
+    with pytest.raises(SystemExit, match="nothing to learn from"):
+        run_main(monkeypatch, training.train_ras.main, "--config", CONFIG, *given)
+    assert "nothing to learn from" in (read_nothing_to_learn(out) or "")
+    assert read_nothing_to_learn(rolled_out) is None
 
 
 def test_what_cannot_learn_from_outcomes_says_so(rolled_out: Path, tmp_path: Path) -> None:

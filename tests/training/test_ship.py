@@ -79,6 +79,13 @@ def test_what_went_on_from_a_component_by_outcomes_names_the_data_of_both(traine
         "questions_trajectories", 2, "CC BY-SA 4.0"
     )  # fmt: skip
     assert len(drawn["sha256"]) == 64
+    # What learned from outcomes, and names no rollout, is not shipped.
+    metrics = trained / "run" / "metrics.json"
+    metrics.write_text('{"settings": {"objective": {"kind": "best_of"}}}')
+    with pytest.raises(CheckpointError, match=r"kind=best_of: name with --data the folder of each"):
+        ship(trained / "run", [before], trained / "again", licences)
+    assert not (trained / "again").exists()
+    ship(trained / "run", [before, rollout], trained / "again", licences)
 
 
 def test_a_component_that_does_not_say_what_it_was_made_from_is_no_data(trained: Path) -> None:

@@ -150,7 +150,8 @@ class StepGuard:
         loss /= self.accelerator.num_processes
         if self.spike_factor and len(self.recent) >= AT_LEAST:
             usual = statistics.median(self.recent)
-            if loss > self.spike_factor * usual:
+            # A loss around 0, as a policy's, has no usual size.
+            if 0 < self.spike_factor * usual < loss:
                 raise LossSpikeError(loss, usual, step, self._of_all(sample_ids))
         self.recent.append(loss)
 

@@ -13,7 +13,7 @@ from typing import cast
 
 from common.errors import RecordError, UserError
 from models.formats.model_calls import ModelCall
-from models.formats.records import read_records
+from models.formats.records import read_numbered
 from models.formats.trajectories import Trajectory
 from models.parts.objective import ObjectiveKind
 
@@ -24,7 +24,11 @@ REMEDY = "Roll out again with inference/rollout.py and the component that is tra
 
 
 class OutcomeError(UserError, ValueError):
-    """Trajectories that nothing can be learnt from, or not by this component; says why."""
+    """Trajectories that are not this component's to learn from; says why."""
+
+
+class NothingToLearnError(OutcomeError):
+    """Trajectories of which the objective takes nothing: others of the same kind may do."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,9 @@ def read_drawn(
     without a reward, are left out and counted.
 
     Raises:
-        OutcomeError: trajectories of another version of the component, at several temperatures, two
-            of one number, no drawn call of the component, or nothing to learn from.
+        OutcomeError: trajectories of another version of the component, of two rollouts' settings,
+            at several temperatures, two of one number, or no drawn call of the component.
+        NothingToLearnError: all is left out, or no trajectory is good enough.
         RecordError: a line that is no trajectory, or a likelihood that is not finite.
     """
     file = Path(path)
@@ -98,8 +103,8 @@ def read_drawn(
     counts: Counter[str] = Counter()
     groups: dict[str, list[Trajectory]] = {}
     checked = _Checked(kind, components, version)
-    for number, trajectory in enumerate(read_records(file, Trajectory), start=1):
-        checked.check(trajectory, f"{file}: trajectory {number}")
+    for line, trajectory in read_numbered(file, Trajectory):
+        checked.check(trajectory, f"{file}:{line}")
         groups.setdefault(trajectory.id, []).append(trajectory)
         counts["trajectories"] += 1
     if not checked.calls:
@@ -119,7 +124,7 @@ def read_drawn(
         items = [one for group in told for one in find(group, components, least_reward)]
         counts["calls"] = len(items)
     if not items:
-        raise OutcomeError(
+        raise NothingToLearnError(
             f"{file}: nothing to learn from in {dict(counts)}: every question's trajectories are "
             "worth the same, or too little. Draw more a question, at a higher temperature, or "
             "reward otherwise"
@@ -135,6 +140,7 @@ class _Checked:
         self.kind, self.components, self.version = kind, components, version
         self.keys: set[tuple[str, int]] = set()
         self.questions: dict[str, str] = {}
+        self.rollout = ""
         self.temperature = 0.0
         self.calls = 0
         self.others: set[str] = set()
@@ -151,10 +157,20 @@ class _Checked:
                 f"{where}: '{trajectory.id}' is two questions: trajectories of two data sets do "
                 "not belong in one file. Give each question an id of its own"
             )
-        for place, call in enumerate(trajectory.sampled_calls):
+        # Lines from before a rollout noted its settings have none to compare.
+        self.rollout = self.rollout or trajectory.rollout
+        if trajectory.rollout and trajectory.rollout != self.rollout:
+            raise OutcomeError(
+                f"{where}: field 'rollout': {trajectory.rollout!r}, and {self.rollout!r} before: "
+                "trajectories of two loops, corpora or rewards do not belong in one file. Train "
+                "on those of one rollout and its shards"
+            )
+        for place, call in enumerate(trajectory.calls):
             name = call.component or "backbone"
+            if not call.is_sampled:
+                continue
             if name in self.components:
-                self._check_call(call, f"{where}: drawn call {place}")
+                self._check_call(call, f"{where}: calls[{place}]")
                 self.calls += 1
             else:
                 self.others.add(name)
@@ -162,16 +178,19 @@ class _Checked:
     def _check_call(self, call: ModelCall, where: str) -> None:
         if call.version != self.version:
             raise OutcomeError(
-                f"{where}: {call.component} was {call.version!r} when it drew, and "
-                f"{self.version!r} is trained. {REMEDY}"
+                f"{where}: field 'version': {call.component} was {call.version!r} when it drew, "
+                f"and {self.version!r} is trained. {REMEDY}"
             )
         if call.input_ids is None:
-            raise OutcomeError(f"{where}: has no input_ids to learn from. {REMEDY}")
+            raise OutcomeError(
+                f"{where}: field 'input_ids': there are none to learn from. {REMEDY}"
+            )
         if not self.temperature:
             self.temperature = call.temperature
         if call.temperature != self.temperature:
             raise OutcomeError(
-                f"{where}: was drawn at {call.temperature}, and others at {self.temperature}. "
+                f"{where}: field 'temperature': was drawn at {call.temperature}, and others at "
+                f"{self.temperature}. "
                 "Train on trajectories of one temperature"
             )
         if not all(map(math.isfinite, call.logprobs or ())):
@@ -201,8 +220,6 @@ def _told_groups(
             counts["groups of one"] += bool(told)
             continue
         rewards = [reward for _, reward in told]
-        if not all(map(math.isfinite, rewards)):
-            raise OutcomeError(f"question '{told[0][0].id}': a reward is not finite. {REMEDY}")
         if max(rewards) - min(rewards) < SAME_REWARD:
             counts["groups of equal rewards"] += 1
             continue
@@ -249,7 +266,7 @@ def _pairs(
 ) -> Iterator[DrawnPair]:
     """Yield for each prompt that was answered in other words the best and the worst that followed.
 
-    The first ones where several are equal.
+    The worst of those in other words than the best; the first ones where several are equal.
     """
     by_prompt: dict[str, list[tuple[float, DrawnCall]]] = {}
     for trajectory, reward in group:
@@ -258,6 +275,7 @@ def _pairs(
             by_prompt.setdefault(prompt, []).append((reward, DrawnCall(name, call)))
     for answers in by_prompt.values():
         best, better = max(answers, key=lambda answer: answer[0])
-        worst, worse = min(answers, key=lambda answer: answer[0])
-        if best - worst > SAME_REWARD and better.call.token_ids != worse.call.token_ids:
+        others = [a for a in answers if a[1].call.token_ids != better.call.token_ids]
+        worst, worse = min(others, key=lambda answer: answer[0], default=(best, better))
+        if best - worst > SAME_REWARD:
             yield DrawnPair(better, replace(worse, advantage=-1.0))

@@ -27,6 +27,7 @@ from training.saving.checkpoints import checkpoint_step, checkpoints
 HISTORY_FILE = "history.jsonl"
 REMEDY = "Delete the line, or the file: a resumed run writes it anew from its checkpoint"
 RUN_FILE = "run.json"
+NOTHING_FILE = "nothing_to_learn.txt"
 ROOT = Path(__file__).resolve().parents[2]
 # Beside those that decide what weights compute.
 FURTHER_PACKAGES = ("accelerate", "datasets", "deepspeed", "numpy")
@@ -102,6 +103,18 @@ def read_starts(run: Path) -> list[dict[str, Any]]:
         return list(json.loads(path.read_text(encoding="utf-8"))["starts"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: is no record of a run ({error})") from error
+
+
+def note_nothing_to_learn(output_dir: Path, reason: str) -> None:
+    """Leave word for the command that started a training: launchers drop its exit status."""
+    with atomic_write(output_dir / NOTHING_FILE) as handle:
+        handle.write(f"{reason}\n")
+
+
+def read_nothing_to_learn(output_dir: Path) -> str | None:
+    """Return why a training ended for want of anything to learn from; None where it did not."""
+    path = output_dir / NOTHING_FILE
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
 
 
 def describe_data(path: str) -> dict[str, Any] | None:

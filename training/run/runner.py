@@ -36,6 +36,7 @@ from training.loop.preemption import (
 from training.loop.schedule import Clock, StopAtBudget
 from training.loop.trainer import ComponentTrainer
 from training.recipe.agreement import any_process, leave_processes_in_order, together
+from training.recipe.drawn import NothingToLearnError
 from training.recipe.recipe import Recipe, SettingsT
 from training.recipe.samples import SourceT
 from training.recipe.settings import Dtype, load_config
@@ -49,7 +50,12 @@ from training.run.report import (
     print_plan,
     print_sample,
 )
-from training.run.run_folder import claimed, history_log, record_start
+from training.run.run_folder import (
+    claimed,
+    history_log,
+    note_nothing_to_learn,
+    record_start,
+)
 from training.saving.checkpoints import TRAINING_STATE, check_room
 
 logger = logging.getLogger(__name__)
@@ -94,7 +100,12 @@ def _claim_and_train(
             if args.should_save:
                 held.enter_context(claimed(Path(settings.output_dir), settings.train.resume))
             torch.manual_seed(settings.train.seed)
-            return prepare(recipe, settings)
+            try:
+                return prepare(recipe, settings)
+            except NothingToLearnError as error:
+                if args.should_save:
+                    note_nothing_to_learn(Path(settings.output_dir), str(error))
+                raise
 
         prepared = together(start)
         try:
