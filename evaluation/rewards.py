@@ -44,6 +44,9 @@ class TrajectoryLike(Protocol):
     def drawn_tokens(self) -> int: ...
 
     @property
+    def undrawn_calls(self) -> int: ...
+
+    @property
     def retrieved_titles(self) -> Collection[str]: ...
 
     @property
@@ -87,7 +90,8 @@ class RewardWeights:
     from what text-to-triples wrote of the annotated passages (after AutoGraph-R1), else 0.
     repeated_triples: share of the triples that were drawn of them which repeat another of their
     passage. searches, malformed, repeated, empty: counts. tokens: thousands of weighted tokens of
-    what was drawn. refused: 1 for an answer that declines.
+    what was drawn. undrawn: calls that were not, such as readings of passages for a planner.
+    refused: 1 for an answer that declines.
     The defaults are a start and were not tuned.
     """
 
@@ -99,6 +103,7 @@ class RewardWeights:
     repeated_triples: float = 0.0
     searches: float = 0.0
     tokens: float = 0.0
+    undrawn: float = 0.0
     malformed: float = 0.2
     repeated: float = 0.2
     empty: float = 0.2
@@ -139,7 +144,16 @@ class RewardWeights:
 
 PARTS = tuple(each.name for each in fields(RewardWeights))
 PENALTIES = frozenset(
-    ("repeated_triples", "searches", "tokens", "malformed", "repeated", "empty", "refused")
+    (
+        "repeated_triples",
+        "searches",
+        "tokens",
+        "undrawn",
+        "malformed",
+        "repeated",
+        "empty",
+        "refused",
+    )
 )
 
 
@@ -161,6 +175,7 @@ def reward_parts(
         "repeated_triples": repeated_triples(trajectory, question),
         "searches": float(trajectory.searches),
         "tokens": trajectory.drawn_tokens / 1000,
+        "undrawn": float(trajectory.undrawn_calls),
         "malformed": float(trajectory.malformed_calls),
         "repeated": float(trajectory.repeated_subqueries),
         "empty": float(trajectory.empty_calls),

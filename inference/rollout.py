@@ -10,13 +10,11 @@ trajectory is on disk at once; a rollout that was interrupted goes on with --res
 
 import argparse
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from common.commands import command_parser
 from common.shards import shard
-from common.tables import emit_json, print_table
+from common.tables import emit_json
 from evaluation.rewards import PARTS, RewardWeights
 from inference.opening.arguments import (
     add_searched_corpus,
@@ -27,6 +25,7 @@ from inference.opening.arguments import (
 )
 from inference.opening.loop import LOOPS
 from inference.opening.loop_options import add_loop_arguments, options_from
+from inference.rollouts.report import print_outcome
 from inference.rollouts.run import BACKBONE, Rollout, run_rollout
 
 
@@ -120,19 +119,10 @@ def main() -> None:
             )
         )
     )
-    show(results)
+    title = f"{results['loop']} on {results['dataset']}, temperature {results['temperature']:g}"
+    print_outcome(title, results)
     if arguments.json:
         emit_json(results)
-
-
-def show(results: Mapping[str, Any]) -> None:
-    """Print what a rollout came to: its trajectories, and its reward part by part."""
-    names = ("questions", "trajectories", "em", "f1", "best_f1", "reward", "mixed_groups", "errors")
-    title = f"{results['loop']} on {results['dataset']}, temperature {results['temperature']:g}"
-    print_table(title, names, [[results[name] for name in names]])
-    rows = [[n, results["reward_parts"][n], results["without"][n]] for n in PARTS]
-    print_table("Parts of the reward", ["part", "mean", "trajectories without"], rows)
-    print_table("Calls", ["source", "calls"], [[*each] for each in results["calls"].items()])
 
 
 if __name__ == "__main__":

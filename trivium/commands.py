@@ -20,6 +20,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "inference.merge_evaluation",
         "inference.measure_triplets",
         "inference.rollout",
+        "inference.reward",
         "evaluation.compare",
     ),
     "Build an index": (

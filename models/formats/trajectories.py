@@ -114,6 +114,11 @@ class Trajectory:
         return read + OUTPUT_TOKEN_WEIGHT * sum(len(call.token_ids) for call in calls)
 
     @property
+    def undrawn_calls(self) -> int:
+        """Return how many calls were not drawn, those that a cache answered included."""
+        return len(self.calls) - len(self.sampled_calls)
+
+    @property
     def retrieved_titles(self) -> set[str]:
         """Return the titles of all passages that any step retrieved."""
         return {title for step in self.steps for _, title in step.passages}

@@ -36,6 +36,7 @@ class Made:
     answer: str = "Paris"
     searches: int = 2
     drawn_tokens: int = 900
+    undrawn_calls: int = 3
     retrieved_titles: frozenset[str] = frozenset({"Dawn"})
     malformed_calls: int = 0
     empty_calls: int = 0
@@ -132,6 +133,7 @@ DEGENERATE = {
     "writes an empty plan": (replace(HONEST, empty_calls=1), "empty"),
     "searches without end": (replace(HONEST, searches=9), "searches"),
     "reads what it has read": (replace(HONEST, drawn_tokens=3000), "tokens"),
+    "has others read": (replace(HONEST, undrawn_calls=9), "undrawn"),
     "repeats triples": (
         replace(HONEST, extracted=[read(DIRECTOR, DIRECTOR)]), "repeated_triples",
     ),

@@ -164,6 +164,8 @@ def test_drawn_tokens_count_neither_caches_nor_what_was_not_drawn() -> None:
     drawn = plan("[SUFFICIENT]", input_ids=[1, 2, 3], token_ids=[4, 5], logprobs=[-1.0, -1.0])
     greedy = plan("x", source="greedy", input_ids=[1] * 9, logprobs=None, logprobs_of=None)
     assert trajectory(drawn, greedy).drawn_tokens == 3 + 4 * 2
+    cached = ModelCall("read", "v", "cache", "")
+    assert trajectory(drawn, greedy, cached).undrawn_calls == 2
     # Of a prompt that was given as a text or as messages the engine tells.
     chat = plan("x", input_ids=None, prompt="p", input_tokens=50)
     assert trajectory(chat).drawn_tokens == 50 + 4
