@@ -73,10 +73,11 @@ def rows(name: str, told: Mapping[str, Any]) -> list[list[Any]]:
     for each in told["rounds"]:
         measured = each["measured"]
         test = (measured["against_baseline"] or {}).get("f1", {})
+        tokens = measured["weighted_tokens"]
         found.append(
             [
                 name, each["number"], "yes" if each["kept"] else "no", measured.get("f1"),
-                test.get("difference"), test.get("p_holm"), measured["weighted_tokens"],
+                test.get("difference"), test.get("p_holm"), tokens and round(tokens),
             ]
         )  # fmt: skip
     return found

@@ -26,10 +26,10 @@ COLUMNS = ("round", "figure", "kept", "recall", "tokens a question", "reward", "
            "KL", "rewarded gain")  # fmt: skip
 
 
-def tokens_a_question(done: Round) -> float | None:
+def tokens_a_question(done: Round) -> int | None:
     """Return the weighted tokens of a development question; None where they were not counted."""
     tokens, questions = (done.measured.get(name) for name in ("weighted_tokens", "n"))
-    return tokens / questions if tokens is not None and questions else None
+    return round(tokens / questions) if tokens is not None and questions else None
 
 
 def rows(rounds: Sequence[Round]) -> list[list[Any]]:
