@@ -119,6 +119,15 @@ def is_begun(folder: Path) -> bool:
     return (folder / SETTINGS_FILE).is_file()
 
 
+def stored_results(folder: Path) -> dict[str, Any] | None:
+    """Return the results of an evaluation or a rollout; None where it has none yet."""
+    path = folder / RESULTS_FILE
+    if not path.is_file():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
 def read_run(text: str) -> Run:
     """Return the run of `FOLDER` or `LABEL=FOLDER`; without a label, that is the loop's name.
 

@@ -135,8 +135,8 @@ async def read_asked(arguments: argparse.Namespace) -> dict[str, object]:
         extractor = SpanExtractor(spans, written, arguments.read_again)
     start, cached = time.perf_counter(), len(written.cache)
 
-    # What one subquery finds is read together, as in a loop: all of it is read again, by the
-    # reader that writes, where the extractive one finds no answer in any.
+    # What one subquery finds is read together, as in a loop: the likeliest of it is read again, by
+    # the reader that writes, where the extractive one finds no answer in any.
     groups = [list(group) for _, group in itertools.groupby(asked, attrgetter("subquery", "whole"))]
 
     async def read_group(group: list[AskedPassage]) -> list[AskedPassage]:

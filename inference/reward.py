@@ -8,62 +8,54 @@ but em, f1, the rewards and the digest of each line changes (docs/outcomes.md).
 """
 
 import argparse
-import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from common.commands import command_parser
 from common.errors import RecordError
+from common.files import atomic_write
 from common.tables import emit_json
-from evaluation.rewards import PARTS, RewardWeights, reward_parts
+from evaluation.rewards import PARTS, RewardWeights
 from inference.opening.arguments import command, configure_logging
-from inference.rollouts.outcome import summarise
+from inference.rollouts.outcome import judged, summarise
 from inference.rollouts.report import print_outcome
-from inference.rollouts.run import read_baseline
+from inference.rollouts.run import baseline_digest, check_baseline, digest_of, read_baseline
 from inference.runs.evaluation import read_questions
-from models.formats.records import QuestionRecord, read_numbered, read_records, write_records
+from models.formats.records import QuestionRecord, read_numbered, record_line
 from models.formats.trajectories import Trajectory
 
 
-@dataclass(frozen=True)
-class Rewarding:
-    """What trajectories are judged by: questions by id, weights, and a baseline's F1 by id."""
+def rewarded(
+    path: Path,
+    questions: Mapping[str, QuestionRecord],
+    weights: RewardWeights,
+    baseline: Mapping[str, float],
+) -> Iterator[Trajectory]:
+    """Yield a file's trajectories with their new rewards.
 
-    questions: Mapping[str, QuestionRecord]
-    weights: RewardWeights
-    baseline: Mapping[str, float]
+    questions, baseline: records, and a baseline's F1, by question id. Raises RecordError for a
+    trajectory of a question that is not there, or has other words.
+    """
+    judged_by = {"weights": vars(weights), "baseline": baseline_digest(baseline)}
+    for line, made in read_numbered(path, Trajectory):
+        record = questions.get(made.id)
+        if record is None or record.question != made.question:
+            problem = f"'{made.id}' is {'not' if record is None else 'another question'} there"
+            raise RecordError(
+                f"{path}:{line}", "id", problem, "Give the --dataset that was rolled out"
+            )
+        # Lines of another reward do not fit these.
+        digest = digest_of({"rollout": made.rollout, **judged_by})
+        yield replace(judged(made, record, weights, baseline), rollout=digest)
 
-    def rewarded(self, path: Path) -> Iterator[Trajectory]:
-        """Yield a file's trajectories with their new rewards.
 
-        Raises RecordError for one of a question that is not there, or has other words.
-        """
-        for line, made in read_numbered(path, Trajectory):
-            record = self.questions.get(made.id)
-            if record is None or record.question != made.question:
-                problem = f"'{made.id}' is {'not' if record is None else 'another question'} there"
-                raise RecordError(
-                    f"{path}:{line}", "id", problem, "Give the --dataset that was rolled out"
-                )
-            yield self.judged(made, record)
-
-    def judged(self, made: Trajectory, record: QuestionRecord) -> Trajectory:
-        """Return a trajectory with its new rewards."""
-        parts = reward_parts(made, record, self.baseline.get(record.id))
-        return replace(
-            made,
-            em=parts["em"],
-            f1=parts["f1"],
-            reward=self.weights.total(parts),
-            reward_parts=parts,
-            rollout=self.digest(made.rollout),
-        )
-
-    def digest(self, rollout: str) -> str:
-        """Return the digest of a rollout that was rewarded so: no other reward's lines fit it."""
-        text = f"{rollout} {sorted(vars(self.weights).items())} {sorted(self.baseline.items())}"
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+def written(trajectories: Iterable[Trajectory], out: IO[str]) -> Iterator[Trajectory]:
+    """Yield trajectories, each once it is written."""
+    for made in trajectories:
+        out.write(record_line(made))
+        yield made
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,19 +81,13 @@ def main() -> None:
     """Run the command line."""
     arguments = _parser().parse_args()
     configure_logging()
+    weights = RewardWeights.read(arguments.weights)
+    check_baseline(weights, arguments.baseline)
+    baseline = read_baseline(arguments.baseline)
     questions = {record.id: record for record in read_questions(arguments.dataset, None)}
-    rewarding = Rewarding(
-        questions, RewardWeights.read(arguments.weights), read_baseline(arguments.baseline)
-    )
-    write_records(arguments.out, rewarding.rewarded(arguments.trajectories))
-    asked: set[str] = set()
-
-    def counted() -> Iterator[Trajectory]:
-        for made in read_records(arguments.out, Trajectory):
-            asked.add(made.id)
-            yield made
-
-    results = {**summarise(counted()), "questions": len(asked)}
+    with atomic_write(arguments.out) as out:
+        made = rewarded(arguments.trajectories, questions, weights, baseline)
+        results = summarise(written(made, out))
     print_outcome(f"{arguments.out}, rewarded anew", results)
     if arguments.json:
         emit_json(results)

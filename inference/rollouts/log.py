@@ -1,7 +1,7 @@
 """The folder of a rollout: every trajectory is on disk at once, one line each, none twice."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,13 @@ class RolloutLog:
         settings: Mapping[str, Any],
         versions: Mapping[str | None, str],
         resume: bool,
+        check: Callable[[Trajectory, str], object] | None = None,
     ) -> None:
         """Begin, or with `resume` take what an earlier run wrote.
 
         settings: what decides trajectories; those of the earlier run must be the same. versions: of
-        the components, which every call that is taken must have.
+        the components, which every call that is taken must have. check: hears of each trajectory
+        that is taken, with its file and line, and may raise.
 
         Raises:
             EvaluationLogError: a run that `resume` does not name, none where it does, one with
@@ -38,6 +40,7 @@ class RolloutLog:
         """
         self.folder = folder
         self._versions = versions
+        self._check = check
         # A last line that a kill has cut is dropped here.
         self._progress = AppendLog(folder / PROGRESS_FILE, REMEDY)
         self._places: dict[Key, tuple[Path, int]] = {}
@@ -98,6 +101,8 @@ class RolloutLog:
                     problem = f"{trajectory.number} of '{trajectory.id}' is there twice"
                     raise RecordError(where, "number", problem, REMEDY)
                 self._check_versions(trajectory, where)
+                if self._check is not None:
+                    self._check(trajectory, where)
                 self._places[trajectory.key] = (path, start)
                 start += len(line)
 

@@ -64,14 +64,23 @@ class Judge:
             notes=list(trace.notes),
             rollout=self.rollout,
         )
-        parts = reward_parts(made, record, self.baseline.get(record.id))
-        return replace(
-            made,
-            em=parts["em"],
-            f1=parts["f1"],
-            reward=self.weights.total(parts),
-            reward_parts=parts,
-        )
+        return judged(made, record, self.weights, self.baseline)
+
+
+def judged(
+    made: Trajectory,
+    record: QuestionRecord,
+    weights: RewardWeights,
+    baseline: Mapping[str, float],
+) -> Trajectory:
+    """Return a trajectory with what its answer and its conduct are worth.
+
+    baseline: as of a `Judge`.
+    """
+    parts = reward_parts(made, record, baseline.get(record.id))
+    return replace(
+        made, em=parts["em"], f1=parts["f1"], reward=weights.total(parts), reward_parts=parts
+    )
 
 
 def _bill(trace: SearchCountingTrace) -> TrajectoryBill:
@@ -95,10 +104,12 @@ def summarise(trajectories: Iterable[Trajectory]) -> dict[str, Any]:
     """
     figures: dict[str, list[float]] = {name: [] for name in ("em", "f1", "reward", *PARTS)}
     count, sources = 0, Counter[str]()
+    questions: set[str] = set()
     best: dict[str, float] = {}
     rewards: dict[str, set[float]] = {}
     for made in trajectories:
         count += 1
+        questions.add(made.id)
         sources.update(call.source for call in made.calls)
         shown = {**made.reward_parts, "em": made.em, "f1": made.f1, "reward": made.reward}
         for name, value in shown.items():
@@ -110,6 +121,7 @@ def summarise(trajectories: Iterable[Trajectory]) -> dict[str, Any]:
             rewards.setdefault(made.id, set()).add(made.reward)
     means = {name: fmean(values) if values else None for name, values in figures.items()}
     return {
+        "questions": len(questions),
         "trajectories": count,
         "calls": dict(sorted(sources.items())),
         **{name: means[name] for name in ("em", "f1", "reward")},

@@ -18,7 +18,7 @@ from common.errors import UserError
 from common.files import file_sha256
 from common.shards import WHOLE, Shard
 from evaluation.rewards import RewardWeights, reward_parts
-from evaluation.runs import RESULTS_FILE, read_run
+from evaluation.runs import read_run, stored_results
 from inference.engines.contract import RAS_ADAPTER
 from inference.loops.kind import LoopOptions
 from inference.loops.trace import Loop
@@ -94,7 +94,13 @@ async def run_rollout(rollout: Rollout) -> dict[str, Any]:
     own = [record for record in records if (rollout.shard or WHOLE).owns(record.id)]
     baseline = read_baseline(rollout.baseline)
     settings = _settings(rollout, drawn, baseline)
-    log = RolloutLog(rollout.out, settings, versions, rollout.resume)
+    questions = {record.id: record for record in own}
+
+    def check_known(made: Trajectory, where: str) -> None:
+        if made.id in questions:
+            check_judged(made, questions[made.id], where)
+
+    log = RolloutLog(rollout.out, settings, versions, rollout.resume, check_known)
     jobs = [(record, number) for record in own for number in range(rollout.group)]
     missing = [(record, number) for record, number in jobs if (record.id, number) not in log]
     if len(jobs) - len(missing) < len(log):
@@ -102,11 +108,11 @@ async def run_rollout(rollout: Rollout) -> dict[str, Any]:
             f"{rollout.out} holds {len(log)} trajectories, some of questions that --limit "
             f"{rollout.limit} leaves out: give the limit that it was made with, or a higher one"
         )
-    for record, number in jobs:
-        if (record.id, number) in log:
-            check_judged(log.read((record.id, number)), record, rollout.out)
-    if not missing and (stored := _stored_results(rollout.out)) is not None:
-        return stored
+    if not missing:
+        stored = stored_results(rollout.out)
+        if stored is not None and not stored["errors"]:
+            # It is whole: its seconds are those of making it.
+            return stored
     # Before the first answer: the tree and the data may change while a long rollout runs.
     source = {
         **origin_of(rollout.options, rollout.dataset, rollout.corpus),
@@ -134,12 +140,12 @@ async def run_rollout(rollout: Rollout) -> dict[str, Any]:
         "loop": rollout.options.loop,
         "dataset": rollout.dataset.stem,
         "shard": rollout.shard and str(rollout.shard),
-        "questions": len(own),
         "group": rollout.group,
         "temperature": rollout.temperature,
         "seed": rollout.seed,
         "sample": _names(drawn),
         **summarise(map(log.read, made)),
+        "questions": len(own),
         "errors": len(failed),
         "failed": [
             {"id": name, "number": number, "error": error}
@@ -242,7 +248,12 @@ def check(rollout: Rollout) -> None:
             f"temperature 0 is greedy, and {rollout.group} trajectories of a question would be the "
             "same: give --temperature above 0, or --group 1"
         )
-    if rollout.weights.gain and rollout.baseline is None:
+    check_baseline(rollout.weights, rollout.baseline)
+
+
+def check_baseline(weights: RewardWeights, baseline: Path | None) -> None:
+    """Raise RolloutError where gain has a weight and nothing to be measured against."""
+    if weights.gain and baseline is None:
         raise RolloutError(
             "the weight of gain needs the answers after plain retrieval: name a finished "
             "evaluation with --baseline"
@@ -280,23 +291,14 @@ def read_baseline(folder: Path | None) -> dict[str, float]:
     return {name: row.f1 for name, row in read_run(str(folder)).scores.items() if not row.failed}
 
 
-def check_judged(made: Trajectory, record: QuestionRecord, folder: Path) -> None:
+def check_judged(made: Trajectory, record: QuestionRecord, where: str) -> None:
     """Raise RolloutError where a trajectory is of another question, or judged by another answer."""
     parts = reward_parts(made, record)
     if (made.question, made.f1, made.em) != (record.question, parts["f1"], parts["em"]):
         raise RolloutError(
-            f"{folder}: the trajectories of '{made.id}' are of another question or answer than the "
+            f"{where}: the trajectories of '{made.id}' are of another question or answer than the "
             "data set has now. Give the data set that the rollout was begun with, or another folder"
         )
-
-
-def _stored_results(folder: Path) -> dict[str, Any] | None:
-    """Return results of a rollout that is whole, so that its seconds are those of making it."""
-    path = folder / RESULTS_FILE
-    if not path.is_file():
-        return None
-    stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return None if stored["errors"] else stored
 
 
 def _names(drawn: frozenset[Component]) -> list[str]:
@@ -307,7 +309,6 @@ def _settings(
     rollout: Rollout, drawn: frozenset[Component], baseline: Mapping[str, float]
 ) -> dict[str, Any]:
     """Return what decides the trajectories of a run and their rewards."""
-    digest = hashlib.sha256(json.dumps(sorted(baseline.items())).encode()).hexdigest()
     return {
         **settings_of(rollout.options, rollout.dataset, rollout.shard),
         "question_documents": rollout.question_documents or None,
@@ -316,9 +317,14 @@ def _settings(
         "seed": rollout.seed,
         "sample": _names(drawn),
         "weights": vars(rollout.weights),
-        "baseline": digest if rollout.baseline else None,
+        "baseline": baseline_digest(baseline) if rollout.baseline else None,
         "corpus_sha256": rollout.corpus and file_sha256(rollout.corpus),
     }
+
+
+def baseline_digest(baseline: Mapping[str, float]) -> str:
+    """Return the sha256 of a baseline's F1 by question id."""
+    return hashlib.sha256(json.dumps(sorted(baseline.items())).encode()).hexdigest()
 
 
 def digest_of(settings: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import logging
 import sys
 import time
@@ -18,7 +17,7 @@ from tqdm import tqdm
 from common.errors import RecordError
 from common.provenance import provenance
 from common.shards import WHOLE, Shard
-from evaluation.runs import RESULTS_FILE
+from evaluation.runs import stored_results
 from inference.engines.contract import Engine
 from inference.indexes.cost import read_cost
 from inference.loops.kind import LoopOptions
@@ -179,11 +178,9 @@ def results_of(
 
 def _stored_results(folder: Path, count: int) -> dict[str, Any] | None:
     """Return results of a run that is whole, so that its seconds are not those of doing nothing."""
-    path = folder / RESULTS_FILE
-    if not path.is_file():
-        return None
-    stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return stored if stored["n"] == count and not stored["errors"] else None
+    stored = stored_results(folder)
+    is_whole = stored is not None and stored["n"] == count and not stored["errors"]
+    return stored if is_whole else None
 
 
 async def _answer(

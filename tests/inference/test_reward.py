@@ -49,6 +49,13 @@ def test_rewards_are_those_of_the_new_weights(run: Run) -> None:
     assert again["reward"] == pytest.approx(1.0)
 
 
+def test_a_gain_over_nothing_is_refused(run: Run, tmp_path: Path) -> None:
+    before = (tmp_path / "trajectories.jsonl").read_bytes()
+    with pytest.raises(SystemExit, match="gain needs the answers after plain retrieval"):
+        run(inference.reward.main, "--weights", "gain=1")
+    assert (tmp_path / "trajectories.jsonl").read_bytes() == before
+
+
 def test_what_was_not_rolled_out_is_refused(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

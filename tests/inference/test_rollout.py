@@ -259,7 +259,8 @@ def test_resuming_loses_and_mixes_nothing(run: Run, refused: Refused, tmp_path: 
     answered = replace(QUESTIONS[0], answer=made[0].answer)
     for changed in (answered, replace(QUESTIONS[0], question="Who?")):
         write_records(tmp_path / "some.jsonl", [changed, QUESTIONS[1]])
-        assert "trajectories of 'q0' are of another question or answer" in refused(*given)
+        said = refused(*given)
+        assert "jsonl:1: the trajectories of 'q0' are of another question or answer" in said
     write_records(tmp_path / "some.jsonl", QUESTIONS[:2])
     write_records(tmp_path / "corpus.jsonl", PASSAGES[:2])
     assert "begun with corpus_sha256" in refused(*given, "--corpus", tmp_path / "corpus.jsonl")

@@ -24,7 +24,7 @@ from training.recipe.settings import ConfigError, RasSettings, load_config
 from training.run.arguments import training_arguments
 from training.run.likelihood import check_likelihoods
 from training.run.prepare import prepare
-from training.run.run_folder import read_nothing_to_learn
+from training.run.run_folder import claimed, read_nothing_to_learn
 from training.run.runner import run_training
 from training.train_ras import RECIPE
 
@@ -183,7 +183,6 @@ def settings_for(folder: Path, out: Path, kind: str, *more: str) -> RasSettings:
 def options_for(folder: Path, out: Path, kind: str, *more: str) -> list[str]:
     start = folder / "ras"
     return [
-
         f"output_dir={out}", f"data.train={folder / 'r/trajectories.jsonl'}",
         f"objective.kind={kind}",
         f"model.start_from={start}", f"model.backbone={folder / 'backbone'}", "model.dtype=float32",
@@ -277,6 +276,9 @@ def test_a_training_with_nothing_to_learn_leaves_word(
         run_main(monkeypatch, training.train_ras.main, "--config", CONFIG, *given)
     assert "nothing to learn from" in (read_nothing_to_learn(out) or "")
     assert read_nothing_to_learn(rolled_out) is None
+    # Another training there is not taken for this one.
+    with claimed(out, ""):
+        assert read_nothing_to_learn(out) is None
 
 
 def test_what_cannot_learn_from_outcomes_says_so(rolled_out: Path, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class Improvement:
             self.steps.train(folder, learner, own, trajectories)
             for learner, own in zip(self.learners, start, strict=True)
         ]
-        if not any(figures is not None for figures in learnt):
+        if all(figures is None for figures in learnt):
             self._pass_over(number, drawn, "the objective takes nothing of its trajectories")
             return
         # What had nothing to learn from stays as it was beside what had.

@@ -5,7 +5,6 @@ A step is done once its outcome is there, so that one that was killed goes on.
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 import subprocess
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from evaluation.runs import RESULTS_FILE, is_begun
+from evaluation.runs import is_begun, stored_results
 from models.files.checkpoint import METRICS_FILE
 from models.formats.records import QuestionRecord, read_records, write_records
 from training.rounds.learners import Learner
@@ -93,12 +92,12 @@ class Steps:
                 "what asks it, such as --extraction,all for t2t, and name another output_dir"
             )
         if without["reward"] == count:
-            parts = [name for name, lacking in without.items() if lacking == count != "reward"]
+            untold = [name for name, lacking in without.items() if lacking == count]
+            untold.remove("reward")
             raise RoundError(
-                f"{out}: no trajectory has a reward, since nothing tells its "
-                f"{', '.join(part for part in parts if part != 'reward')}. Leave what has a weight "
-                "in rollout.weights and cannot be told out, or annotate the questions, and name "
-                "another output_dir"
+                f"{out}: no trajectory has a reward, since nothing tells its {', '.join(untold)}. "
+                "Leave what has a weight in rollout.weights and cannot be told out, or annotate "
+                "the questions, and name another output_dir"
             )
 
     def _questions(self, number: int) -> list[QuestionRecord]:
@@ -164,11 +163,11 @@ class Steps:
         decide wrongly.
         """
         for _ in range(2):
-            if (results := _results(out)) is not None and not results["errors"]:
+            if (results := stored_results(out)) is not None and not results["errors"]:
                 return results
             again = ["--resume"] if is_begun(out) else []
             self.run([sys.executable, *command, *again])
-        results = _results(out)
+        results = stored_results(out)
         assert results is not None
         failed = results["errors"]
         asked = results["n"] if "n" in results else results["trajectories"] + failed
@@ -180,15 +179,6 @@ class Steps:
         if failed:
             logger.warning("%s: %d of %d failed twice", out, failed, asked)
         return results
-
-
-def _results(folder: Path) -> dict[str, Any] | None:
-    """Return a command's results; None where it has none yet."""
-    path = folder / RESULTS_FILE
-    if not path.is_file():
-        return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
 
 
 def _corpus(path: str) -> list[str]:

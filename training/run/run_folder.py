@@ -229,6 +229,8 @@ def _write(descriptor: int, owner: dict[str, Any]) -> None:
 
 
 def _clean(output_dir: Path) -> None:
+    # Said of the data of an earlier training.
+    (output_dir / NOTHING_FILE).unlink(missing_ok=True)
     for pattern in LEFTOVERS:
         for path in output_dir.glob(pattern):
             if path.is_dir():

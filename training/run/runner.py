@@ -50,12 +50,7 @@ from training.run.report import (
     print_plan,
     print_sample,
 )
-from training.run.run_folder import (
-    claimed,
-    history_log,
-    note_nothing_to_learn,
-    record_start,
-)
+from training.run.run_folder import claimed, history_log, note_nothing_to_learn, record_start
 from training.saving.checkpoints import TRAINING_STATE, check_room
 
 logger = logging.getLogger(__name__)
