@@ -71,9 +71,9 @@ class AnnotatedExtractor:
         known = [self.facts.get(passage_key(passage), []) for passage in passages]
         return joined(known, found)
 
-    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+    def cut(self, passages: Sequence[Passage], subquery: str, whole: bool = False) -> list[Passage]:
         """Return the passages that the extractor reads in part."""
-        return self.extractor.cut(passages, subquery)
+        return self.extractor.cut(passages, subquery, whole)
 
     def close(self) -> None:
         """Close the extractor."""

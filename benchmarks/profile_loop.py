@@ -118,7 +118,7 @@ class Answered:
 
     traces: list[Trace]
     engine: RecordedEngine
-    batch_sizes: list[int]
+    batch_sizes: Counter[int]
     sampler: ThreadSampler
     vllm: dict[str, float]
     children_seconds: float
@@ -141,8 +141,10 @@ async def answer(
             if opened.extractor is not None:
                 opened.extractor.forget()
             engine.calls.clear()
-            batches: list[int] = getattr(getattr(engine.inner, "batcher", None), "batch_sizes", [])
-            done, before, children = len(batches), vllm_metrics(), children_seconds()
+            batcher = getattr(engine.inner, "batcher", None)
+            batches: Counter[int] = Counter() if batcher is None else batcher.batch_sizes
+            batches.clear()
+            before, children = vllm_metrics(), children_seconds()
             sampler = ThreadSampler(StackRules(RULES, IDLE, "everything_else"), thread_group,
                                     interval_seconds)  # fmt: skip
             with tqdm(total=len(timed), desc=options.loop, unit=" questions") as bar, sampler:
@@ -151,7 +153,7 @@ async def answer(
                 )
             counted = {name: value - before[name] for name, value in vllm_metrics().items()}
             return Answered(
-                traces, engine, batches[done:], sampler, counted, children_seconds() - children
+                traces, engine, batches, sampler, counted, children_seconds() - children
             )
         finally:
             await opened.close()
@@ -162,6 +164,7 @@ async def answer(
 def report_of(done: Answered, options: LoopOptions) -> dict[str, Any]:
     """Return the figures of a pass over the questions."""
     sampler, calls, count = done.sampler, done.engine.calls, len(done.traces)
+    batches = done.batch_sizes.total()
     threads = {
         group: {part: _spent(sampler, group, part) for part in parts}
         for group, parts in sampler.spent.items()
@@ -189,7 +192,7 @@ def report_of(done: Answered, options: LoopOptions) -> dict[str, Any]:
         "output_tokens_a_question": output_tokens / count,
         "cached_prompt_share": cached / input_tokens if input_tokens else None,
         "repeated_prefix_share": repeated / input_tokens if repeated is not None else None,
-        "rows_a_batch": sum(done.batch_sizes) / len(done.batch_sizes) if done.batch_sizes else None,
+        "rows_a_batch": sum(done.batch_sizes.elements()) / batches if batches else None,
         "passages_found": passages,
         "passages_read_by_requests": read,
         "process_seconds": sampler.process_seconds,

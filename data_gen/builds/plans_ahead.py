@@ -29,7 +29,10 @@ class PlansAhead:
         self.read: Counter[Path] = Counter()
 
     def write(self, folder: Path) -> dict[str, int]:
-        """Write train.jsonl and dev.jsonl; returns their counts. Raises ValueError for none."""
+        """Write train.jsonl and dev.jsonl; returns their counts.
+
+        Raises ValueError for none, and for two trajectories of one number.
+        """
         counts = {"train": 0, "dev": 0}
         dev = self.options.dev_fraction
         with record_files(folder, counts) as files:
@@ -46,9 +49,17 @@ class PlansAhead:
         return counts
 
     def _read(self) -> Iterator[Trajectory]:
+        taken: set[tuple[str, int]] = set()
         for path in self.options.trajectories:
             for trajectory in tqdm(read_records(path, Trajectory), desc=path.name, unit=" lines"):
                 self.read[path] += 1
+                if (trajectory.id, trajectory.number) in taken:
+                    raise ValueError(
+                        f"{path}: trajectory {trajectory.number} of question {trajectory.id!r} "
+                        "came before. Name each file once, and of two rollouts of a question one; "
+                        "a larger --group rolls out more"
+                    )
+                taken.add((trajectory.id, trajectory.number))
                 yield trajectory
 
     def _samples(self, trajectory: Trajectory) -> list[RasSample]:

@@ -120,12 +120,12 @@ class HeldOutQuestions:
 
     @classmethod
     def of_files(cls, paths: Iterable[str | Path]) -> Self:
-        """Of files in our contract; broken records are passed over. Raises FileNotFoundError."""
-        return cls(
-            record
-            for path in paths
-            for record in read_questions("contract", path, lambda error: None)
-        )
+        """Of files in our contract.
+
+        Raises FileNotFoundError, and RecordError for a question that cannot be read: what it
+        forbids is not known.
+        """
+        return cls(record for path in paths for record in read_questions("contract", path))
 
     def add(self, record: QuestionRecord) -> None:
         """Take in one more."""

@@ -13,6 +13,7 @@ from data_gen.samples.trajectories import no_retrieval_samples
 from models.facts.subqueries import answered_triple
 from models.formats.planning import (
     MAX_SUBQUERIES,
+    STOPPED,
     HistoryStep,
     Plan,
     PlanAction,
@@ -33,6 +34,8 @@ def samples_ahead(trajectory: Trajectory) -> list[RasSample]:
     None where a plan could not be read, or the planner did not end the loop itself: how many steps
     were enough is then not told.
     """
+    if any(note.startswith(STOPPED) for note in trajectory.notes):
+        return []
     plans = [parse_plans(sample.label) for sample in trajectory.asked("plan")]
     if not plans or any(parsed.malformed or not parsed.plans for parsed in plans):
         return []
@@ -104,7 +107,9 @@ def needs_no_answer(subquery: str, known: str, steps: Sequence[TrajectoryStep]) 
     first word stand there, and it holds nothing that the steps found and that does not.
     """
     asked, said = subquery.casefold(), known.casefold()
-    found = (triple.object.casefold() for step in steps for triple in step.triples)
+    triples = [triple for step in steps for triple in step.triples]
+    # "Who wrote it?" is answered by the subject of (Ana, wrote, it).
+    found = [text.casefold() for triple in triples for text in (triple.subject, triple.object)]
     is_named = any(text and text in asked and text not in said for text in found)
     return _names_known(subquery, known) and not is_named
 

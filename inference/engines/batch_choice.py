@@ -17,7 +17,11 @@ MOST_WIDENING = 4 / 3
 
 @dataclass(frozen=True)
 class Limits:
-    """A batch's most rows, most tokens (rows x longest row) and how long to wait for company."""
+    """A batch's most rows, most tokens and how long to wait for company.
+
+    max_batch_tokens: rows times the longest prompt and the most new tokens of any, which may be two
+        rows': so much a batch comes to where each writes all that it may.
+    """
 
     max_batch_size: int = 32
     max_batch_tokens: int = 16384
@@ -41,6 +45,11 @@ class Work(Generic[T]):
     deadline_seconds: float | None = None
     on_settled: Callable[[], None] | None = None
 
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that are read."""
+        return self.length - self.new_tokens
+
 
 @dataclass(eq=False)
 class Job(Generic[T, R]):
@@ -60,21 +69,17 @@ def similar_lengths(jobs: Sequence[Job[T, R]], limits: Limits) -> list[Job[T, R]
     """Return the first job and those nearest to its length that fit one batch, shortest first."""
     order = sorted(jobs, key=lambda job: job.length)
     low = high = next(place for place, job in enumerate(order) if job is jobs[0])
-    while high - low + 1 < limits.max_batch_size:
-        longer = order[high + 1] if high + 1 < len(order) else None
-        if longer and (high - low + 2) * longer.length > limits.max_batch_tokens:
-            longer = None
-        shorter = order[low - 1] if low else None
-        if shorter and (high - low + 2) * order[high].length > limits.max_batch_tokens:
-            shorter = None
-        if longer is None and shorter is None:
+    batch = Running.of(jobs[0].work)
+    while True:
+        fitting = {}
+        for place in (low - 1, high + 1):
+            if 0 <= place < len(order) and (grown := batch.with_row(order[place].work, limits)):
+                nearest = order[low if place < low else high]
+                fitting[place] = (abs(order[place].length - nearest.length), grown)
+        if not fitting:
             break
-        gap_up = longer.length - order[high].length if longer else None
-        gap_down = order[low].length - shorter.length if shorter else None
-        if gap_down is None or (gap_up is not None and gap_up < gap_down):
-            high += 1
-        else:
-            low -= 1
+        place = min(fitting, key=lambda place: fitting[place][0])
+        low, high, batch = min(low, place), max(high, place), fitting[place][1]
     return order[low : high + 1]
 
 
@@ -106,15 +111,26 @@ class Running:
     columns: int
     new_tokens: int
 
-    def with_one(self, work: Work[T], limits: Limits) -> Running | None:
-        """Return the batch with one more; None where it does not fit in."""
-        prompt = work.length - work.new_tokens
-        if self.rows >= limits.max_batch_size or prompt > MOST_WIDENING * self.columns:
+    @classmethod
+    def of(cls, work: Work[T]) -> Running:
+        """Return a batch of one."""
+        return cls(1, work.prompt_tokens, work.new_tokens)
+
+    def with_row(self, work: Work[T], limits: Limits) -> Running | None:
+        """Return the batch with one more; None where the limits have no room for it."""
+        columns = max(self.columns, work.prompt_tokens)
+        new_tokens = max(self.new_tokens, work.new_tokens)
+        if self.rows >= limits.max_batch_size:
             return None
-        columns, new_tokens = max(self.columns, prompt), max(self.new_tokens, work.new_tokens)
         if (self.rows + 1) * (columns + new_tokens) > limits.max_batch_tokens:
             return None
         return Running(self.rows + 1, columns, new_tokens)
+
+    def joined_by(self, work: Work[T], limits: Limits) -> Running | None:
+        """Return the batch at work with one more; None where it widens the others too much."""
+        if work.prompt_tokens > MOST_WIDENING * self.columns:
+            return None
+        return self.with_row(work, limits)
 
 
 def choose_joining(
@@ -130,7 +146,7 @@ def choose_joining(
     ahead = 0
     oldest: Job[T, R] | None = None
     for job in queue:
-        with_it = running.with_one(job.work, limits) if job.work.group == group else None
+        with_it = running.joined_by(job.work, limits) if job.work.group == group else None
         if with_it is not None:
             joining.append(job)
             running = with_it

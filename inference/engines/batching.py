@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
+import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -191,9 +194,12 @@ class DynamicBatcher(Generic[T, R]):
         self.limits = limits
         self.joinable = joinable
         self.queue: list[Job[T, R]] = []
-        self.batch_sizes: list[int] = []
+        # How many batches had so many rows.
+        self.batch_sizes: Counter[int] = Counter()
         self.closed = False
         self._batch: RunningBatch[T, R] | None = None
+        # Parts of a batch that failed, the next one last.
+        self._put_off: list[list[Job[T, R]]] = []
         self._queue_lock = threading.Lock()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._worker: asyncio.Task[None] | None = None
@@ -202,7 +208,8 @@ class DynamicBatcher(Generic[T, R]):
     @property
     def unfinished(self) -> int:
         """Items that wait or run."""
-        return len(self.queue) + (0 if self._batch is None else len(self._batch))
+        at_work = 0 if self._batch is None else len(self._batch)
+        return len(self.queue) + at_work + sum(map(len, self._put_off))
 
     async def submit(self, works: Sequence[Work[T]]) -> list[R]:
         """Queue each and wait for all; the first failure is raised.
@@ -244,6 +251,7 @@ class DynamicBatcher(Generic[T, R]):
         if worker is None or worker.done() or worker.get_loop() is not loop:
             with self._queue_lock:
                 self.queue = []
+            self._put_off = []
             self._arrived = asyncio.Event()
             self._worker = loop.create_task(self._work())
 
@@ -253,7 +261,7 @@ class DynamicBatcher(Generic[T, R]):
             await self._gather_more()
             batch = self._take_batch()
             if batch:
-                await self._run_jobs(batch, self.joinable)
+                await self._run_jobs(batch)
             if not self.queue:
                 self._arrived.clear()
 
@@ -276,7 +284,7 @@ class DynamicBatcher(Generic[T, R]):
             joining = choose_joining(waiting, group, running, self.limits, least)
             self._remove(joining)
         if joining:
-            self.batch_sizes.append(running.rows + len(joining))
+            self.batch_sizes[running.rows + len(joining)] += 1
         return joining
 
     def _remove(self, jobs: Sequence[Job[T, R]]) -> None:
@@ -290,39 +298,53 @@ class DynamicBatcher(Generic[T, R]):
             waiting = len(self.queue)
             await asyncio.sleep(self.limits.gather_seconds)
 
-    async def _run_jobs(self, jobs: list[Job[T, R]], joinable: bool) -> None:
+    async def _run_jobs(self, jobs: list[Job[T, R]]) -> None:
         """Run a batch; where it fails, run its halves, so that one bad job fails alone."""
+        self._put_off, joinable = [jobs], self.joinable
+        while self._put_off:
+            batch = RunningBatch(self, self._put_off.pop(), joinable)
+            error = await self._run_part(batch)
+            if error is not None:
+                self._isolate(batch.jobs, error)
+            joinable = False
+
+    def _isolate(self, jobs: list[Job[T, R]], error: Exception) -> None:
+        """Put off the halves of jobs that failed together; a job that failed alone has failed."""
+        if self.closed:
+            error = EngineClosedError("the engine was closed while this request ran")
+        if len(jobs) > 1 and not isinstance(error, EngineClosedError):
+            logger.warning("a batch of %d failed (%s); running its halves", len(jobs), error)
+            half = len(jobs) // 2
+            self._put_off += [jobs[half:], jobs[:half]]
+            return
+        failed = error if isinstance(error, EngineError) else generation_error(error)
+        for job in jobs:
+            _fail(job, failed)
+
+    async def _run_part(self, batch: RunningBatch[T, R]) -> Exception | None:
+        """Run a batch; returns why not all of its jobs have an outcome."""
         loop = asyncio.get_running_loop()
-        self.batch_sizes.append(len(jobs))
-        self._batch = batch = RunningBatch(self, jobs, joinable)
+        self.batch_sizes[len(batch)] += 1
+        self._batch = batch
         try:
             # What it finishes is resolved before this returns.
             await loop.run_in_executor(self._executor, self.run, batch)
             if len(batch):
                 raise RuntimeError("a batch ended without the outcome of each of its requests")
         except Exception as error:
-            await self._isolate(batch.jobs, error)
+            _let_go(error)
+            return error
         finally:
             self._batch = None
-
-    async def _isolate(self, jobs: list[Job[T, R]], error: Exception) -> None:
-        if len(jobs) > 1 and not isinstance(error, EngineClosedError):
-            logger.warning("a batch of %d failed (%s); running its halves", len(jobs), error)
-            half = len(jobs) // 2
-            await self._run_jobs(jobs[:half], joinable=False)
-            await self._run_jobs(jobs[half:], joinable=False)
-            return
-        if not isinstance(error, EngineError):
-            error = generation_error(error)
-        for job in jobs:
-            _fail(job, error)
+        return None
 
     async def close(self) -> None:
         """Fail what waits, let a running batch end, and free the thread."""
         self.closed = True
         with self._queue_lock:
             waiting, self.queue = self.queue, []
-        for job in waiting:
+        put_off, self._put_off = self._put_off, []
+        for job in itertools.chain(waiting, *put_off):
             _fail(job, EngineClosedError("the engine was closed"))
         await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
         # The batch that was running resolves its futures in the loop's next turns.
@@ -330,6 +352,14 @@ class DynamicBatcher(Generic[T, R]):
         if self._worker is not None and not self._worker.done():
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
+
+
+def _let_go(error: BaseException) -> None:
+    """Clear the frames that an error came through: they hold what was computed, such as a cache."""
+    each: BaseException | None = error
+    while each is not None:
+        traceback.clear_frames(each.__traceback__)
+        each = each.__cause__ or each.__context__
 
 
 def _expire(job: Job[T, R]) -> None:

@@ -193,7 +193,7 @@ class TripleExtractor:
                     self.on_known(passage, known[key])
         return [known[key] for key in keys]
 
-    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+    def cut(self, passages: Sequence[Passage], subquery: str, whole: bool = False) -> list[Passage]:
         """Return the passages that are read in part, as far as that is counted; here none."""
         return []
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.indexes.extraction import Payer, TripleCache, TripleExtractor
 from inference.retrieval.passages import Passage
-from models.facts.subqueries import answered_triple, asked_relation
+from models.facts.subqueries import answered_triple, asks_about
 from models.formats.grammars import reading_grammar
 from models.formats.passages import AskedPassage
 from models.formats.prompts import passage_text
@@ -30,8 +30,8 @@ class Extractor(Protocol):
         """Return the triples of each passage, in order, see `TripleExtractor.extract`."""
         ...
 
-    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
-        """Return those of the passages that are too long to be read whole."""
+    def cut(self, passages: Sequence[Passage], subquery: str, whole: bool = False) -> list[Passage]:
+        """Return those of the passages that are too long to be read whole, as `extract` reads."""
         ...
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class FocusedExtractor(TripleExtractor):
         constraint = Constraint(grammar=grammar) if self.grounded else None
         return replace(request, sampling=sampling, constraint=constraint)
 
-    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+    def cut(self, passages: Sequence[Passage], subquery: str, whole: bool = False) -> list[Passage]:
         """Return the passages of which the reader's budget holds a part; none without a subquery.
 
         Known from their length alone, so that a reading out of the cache counts too.
@@ -112,10 +112,7 @@ class FocusedExtractor(TripleExtractor):
     ) -> tuple[list[Triple], int]:
         """Return the triples of what was read, and how many pieces could not be."""
         reading = parse_reading(completion.text)
-        asked = asked_relation(subquery)
-        about = asked[0].casefold() if asked else ""
-        # Nobody is their own father: who is asked about is no answer.
-        answers = [answer for answer in reading.answers if answer.casefold() != about]
+        answers = [answer for answer in reading.answers if not asks_about(subquery, answer)]
         answered = [answered_triple(subquery, a, passage.title) for a in answers]
         return list(dict.fromkeys([*answered, *reading.facts])), reading.malformed
 
@@ -152,9 +149,9 @@ class BothExtractors:
         )
         return joined(focused, unfocused)
 
-    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
+    def cut(self, passages: Sequence[Passage], subquery: str, whole: bool = False) -> list[Passage]:
         """Return the passages of which the reader's budget holds a part."""
-        return self.focused.cut(passages, subquery)
+        return self.focused.cut(passages, subquery, whole)
 
     def close(self) -> None:
         """Release both caches."""

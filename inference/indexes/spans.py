@@ -1,15 +1,17 @@
 """Passages read by an extractive reader: what answers a subquery, and which passages do."""
 
 import asyncio
+import hashlib
+import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from inference.indexes.extraction import Payer
 from inference.indexes.focused import Extractor, joined
 from inference.retrieval.passages import Hit, Passage, Retriever
-from models.facts.subqueries import answered_triple, asked_relation
+from models.facts.subqueries import answered_triple, asks_about
 from models.files.backbone import default_device, load_tokenizer
 from models.formats.prompts import passage_text
 from models.formats.triples import Triple
@@ -18,6 +20,7 @@ from models.span_reader import Span, SpanReader
 # Answers that are kept: those of a few hundred questions, which cost less than a look-up on disk.
 KEPT_ANSWERS = 100_000
 Pair = tuple[str, str]
+logger = logging.getLogger(__name__)
 
 
 class SpanService:
@@ -32,9 +35,8 @@ class SpanService:
         tokenizer = load_tokenizer(settings.backbone, settings.backbone_revision)
         self.processor = settings.processor(tokenizer)
         self.least_margin = settings.least_margin
-        self.tokens_read = 0
-        self._known: OrderedDict[Pair, Span] = OrderedDict()
-        self._waiting: dict[Pair, None] = {}
+        self._known: OrderedDict[bytes, Span] = OrderedDict()
+        self._waiting: dict[bytes, Pair] = {}
         self._asking, self._reading = threading.Lock(), threading.Lock()
 
     @classmethod
@@ -46,35 +48,70 @@ class SpanService:
         return cls(SpanReader.from_pretrained(folder, dtype="native").to(default_device()))
 
     def read(self, subquery: str, passages: Sequence[Passage]) -> list[Span]:
-        """Return each passage's best answer, "" where it lies not above that of none."""
-        pairs = [(subquery.strip(), passage_text(p.title, p.text)) for p in passages]
-        with self._asking:
-            known = {pair: self._known[pair] for pair in pairs if pair in self._known}
-            self._waiting.update(dict.fromkeys(pair for pair in pairs if pair not in known))
-        if len(known) < len(set(pairs)):
-            with self._reading:
-                self._read_waiting()
-                with self._asking:
-                    known |= {pair: self._known[pair] for pair in pairs if pair not in known}
-        return [known[pair] for pair in pairs]
+        """Return each passage's best answer, "" where it lies not above that of none.
 
-    def _read_waiting(self) -> None:
-        """Read all that waits; called by one thread at a time."""
+        Raises what the reader does: a batch of several callers that fails is read in their parts.
+        """
+        pairs = [(subquery.strip(), passage_text(p.title, p.text)) for p in passages]
+        keys = [_key(pair) for pair in pairs]
         with self._asking:
-            pairs = [pair for pair in self._waiting if pair not in self._known]
-            self._waiting.clear()
-        spans = self.reader.read(self.processor, pairs)
+            known = {key: self._known[key] for key in keys if key in self._known}
+            own = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}
+            self._waiting |= own
+        if own:
+            with self._reading:
+                known |= self._read_waiting(own)
+        return [known[key] for key in keys]
+
+    def _read_waiting(self, own: dict[bytes, Pair]) -> dict[bytes, Span]:
+        """Read all that waits, and return what was asked for; called by one thread at a time.
+
+        Where that fails, a caller reads its own, and what the others wait for stays with them.
+        """
         with self._asking:
-            for pair, span in zip(pairs, spans, strict=True):
-                is_answer = span.margin > self.least_margin
-                self._known[pair] = span if is_answer else Span("", span.margin)
-            while len(self._known) > KEPT_ANSWERS + len(pairs):
+            known = {key: self._known[key] for key in own if key in self._known}
+            waiting = {k: p for k, p in (self._waiting | own).items() if k not in self._known}
+        left = {key: pair for key, pair in own.items() if key not in known}
+        if not left:
+            return known
+        try:
+            return known | self._read(waiting)
+        except Exception as error:
+            if waiting == left:
+                raise
+            logger.warning("reading for several callers failed (%s); reading for each", error)
+            return known | self._read(left)
+        finally:
+            self._no_longer_wait(left)
+
+    def _read(self, pairs: Mapping[bytes, Pair]) -> dict[bytes, Span]:
+        """Read pairs, and keep what they came to."""
+        spans = self.reader.read(self.processor, list(pairs.values()))
+        read = {
+            key: span if span.margin > self.least_margin else Span("", span.margin)
+            for key, span in zip(pairs, spans, strict=True)
+        }
+        with self._asking:
+            self._known |= read
+            while len(self._known) > KEPT_ANSWERS + len(read):
                 self._known.popitem(last=False)
+        self._no_longer_wait(read)
+        return read
+
+    def _no_longer_wait(self, keys: Iterable[bytes]) -> None:
+        with self._asking:
+            for key in keys:
+                self._waiting.pop(key, None)
 
     def forget(self) -> None:
         """Forget what was read."""
         with self._asking:
             self._known.clear()
+
+
+def _key(pair: Pair) -> bytes:
+    """Return what stands for a pair, whose passage may be long."""
+    return hashlib.sha256("\0".join(pair).encode("utf-8", "surrogatepass")).digest()
 
 
 class SpanExtractor:
@@ -120,9 +157,18 @@ class SpanExtractor:
         written_at = dict(zip(places, again, strict=True))
         return [written_at.get(n, []) for n in range(len(passages))]
 
-    def cut(self, passages: Sequence[Passage], subquery: str) -> list[Passage]:
-        """Return the passages that are read in part: none, longer ones are read in windows."""
-        return []
+    def cut(self, passages: Sequence[Passage], subquery: str, whole: bool = False) -> list[Passage]:
+        """Return the passages of which the reader that writes is shown a part.
+
+        The extractive one reads longer ones in windows. Called after `extract`, for what it read.
+        """
+        if whole or not subquery.strip():
+            return self.facts.cut(passages, subquery)
+        spans = self.spans.read(subquery, passages)
+        if any(all_answered(subquery, spans, passages)):
+            return []
+        again = [passages[place] for place in likeliest(spans, self.read_again)]
+        return self.facts.cut(again, subquery)
 
     def close(self) -> None:
         """Release the files of the facts that were extracted before."""
@@ -149,10 +195,9 @@ def all_answered(
 def answered(subquery: str, span: Span, passage: Passage) -> list[Triple]:
     """Return the triple that an answer to a subquery states; none without an answer.
 
-    Nobody is their own father: who is asked about is no answer.
+    Nor does what is asked about answer.
     """
-    asked = asked_relation(subquery)
-    if not span.text or (asked and span.text.casefold() == asked[0].casefold()):
+    if not span.text or asks_about(subquery, span.text):
         return []
     return [answered_triple(subquery, span.text, passage.title)]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated
 
-from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
+from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER, EngineError
 from inference.indexes.focused import Extractor
 from inference.loops.kind import FirstSubquery, LoopKind, LoopParts, Option, ReadingOptions
 from inference.loops.model import GraphReader, search_passages
@@ -15,7 +15,14 @@ from inference.retrieval.passages import Passage, Retriever
 from models.facts.grounding import Grounding, split_sentences
 from models.facts.triple_selection import select_triples
 from models.formats.passages import context_passages
-from models.formats.planning import History, HistoryStep, Plan, PlanAction, cut_plans
+from models.formats.planning import (
+    STOPPED,
+    History,
+    HistoryStep,
+    Plan,
+    PlanAction,
+    cut_plans,
+)
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple
 
@@ -77,8 +84,7 @@ class RasLoop:
         plans = await self._first_plans(trace)
         early: Trace | None = None
         while subqueries := [plan.subquery for plan in plans if plan.subquery]:
-            found = await asyncio.gather(*(self._retrieve(asked, trace) for asked in subqueries))
-            trace.steps += found
+            found = await self._retrieve_all(subqueries, trace)
             if len(plans) > len(subqueries) and all(step.triples for step in found):
                 early = None
                 break
@@ -112,7 +118,7 @@ class RasLoop:
         if not self.settings.planning:
             return [], None
         if len(trace.steps) >= self.settings.max_rounds:
-            trace.notes.append(f"stopped after {len(trace.steps)} rounds")
+            trace.notes.append(f"{STOPPED} after {len(trace.steps)} rounds")
             return [], None
         plans, early = await self._plan(trace)
         if self.settings.stop_at_repeat:
@@ -131,10 +137,35 @@ class RasLoop:
         if not self.settings.speculate_answer or is_followed or self._declines(trace):
             return await self.reader.plans(history, trace), None
         early = Trace(trace.question, bill=trace.bill, evidence_only=trace.evidence_only)
-        plans, early.answer = await asyncio.gather(
-            self.reader.plans(history, trace), self.reader.answer(history, early)
+        plans, answer = await asyncio.gather(
+            self.reader.plans(history, trace),
+            self.reader.answer(history, early),
+            return_exceptions=True,
         )
+        if isinstance(plans, BaseException):
+            raise plans
+        if isinstance(answer, EngineError):
+            # Where the loop ends here it is asked for again; else nobody needs it.
+            return plans, None
+        if isinstance(answer, BaseException):
+            raise answer
+        early.answer = answer
         return plans, early
+
+    async def _retrieve_all(self, subqueries: Sequence[str], trace: Trace) -> list[TraceStep]:
+        """Return a step a subquery, all at once, and add them to the trace.
+
+        Raises the first failure once all have ended: the trace has what the others found and cost.
+        """
+        outcomes = await asyncio.gather(
+            *(self._retrieve(asked, trace) for asked in subqueries), return_exceptions=True
+        )
+        found = [step for step in outcomes if not isinstance(step, BaseException)]
+        trace.steps += found
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return found
 
     async def _retrieve(self, subquery: str, trace: Trace) -> TraceStep:
         """Passages for a subquery (eq. 3) and their triples (eq. 4)."""
@@ -148,7 +179,7 @@ def _up_to_repeated(plans: list[Plan], trace: Trace) -> list[Plan]:
     """Return the plans before one whose subquery the trace has asked, which the trace notes."""
     for place, plan in enumerate(plans):
         if trace.has_asked(plan.subquery):
-            trace.notes.append(f"stopped at a repeated subquery: {plan.subquery!r}")
+            trace.notes.append(f"{STOPPED} at a repeated subquery: {plan.subquery!r}")
             return plans[:place]
     return plans
 
@@ -167,7 +198,7 @@ async def extract_step(
     with trace.stage("extract"):
         whole = same_question(subquery, trace.question)
         found = await extractor.extract(passages, trace.bill, subquery, whole=whole)
-    trace.cut_passages.update(passage.id for passage in extractor.cut(passages, subquery))
+    trace.cut_passages.update(passage.id for passage in extractor.cut(passages, subquery, whole))
     triples = [triple for triples in found for triple in triples]
     kept = list(dict.fromkeys(triples))
     if max_triples:

@@ -111,9 +111,10 @@ def in_effect(options: LoopOptions) -> dict[str, Any]:
     `derive_comparisons` stays None where no RAS component reads what is derived.
     """
     values = vars(options).copy()
+    ras = LOOPS[options.loop].folders(options).get(RAS_ADAPTER)
     if isinstance(options, ReadingOptions):
         values["extraction"] = options.extracts
-    ras = LOOPS[options.loop].folders(options).get(RAS_ADAPTER)
+        values["plan_ahead"] = _plans_ahead(options, ras)
     if ras is None:
         values["derive_comparisons"] = None
     elif options.derive_comparisons is None:

@@ -20,6 +20,8 @@ AGAIN = "Evaluate this shard again"
 # What a finished evaluation left, under this while another one runs in its folder.
 EARLIER = "earlier_"
 OUTCOMES = (TRACES_FILE, RESULTS_FILE, SHARD_FILE)
+# Settings that were recorded as None where they were not given, whatever they came to.
+ONCE_UNRESOLVED = ("plan_ahead",)
 
 
 class EvaluationLogError(UserError, ValueError):
@@ -98,6 +100,8 @@ def check_settings(folder: Path, settings: Mapping[str, Any], what: str = "evalu
         raise EvaluationLogError(f"{folder} holds no {what} to go on with")
     stored = json.loads(path.read_text(encoding="utf-8"))
     for name, value in settings.items():
+        if name in ONCE_UNRESOLVED and stored.get(name) is None:
+            continue
         if stored.get(name) != value:
             raise EvaluationLogError(
                 f"{folder} was begun with {name} = {stored.get(name)!r}, and "

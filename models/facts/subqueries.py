@@ -135,6 +135,12 @@ def asked_relation(question: str) -> tuple[str, str] | None:
     return subject, relation
 
 
+def asks_about(question: str, answer: str) -> bool:
+    """Return whether an answer is who or what a question asks about; nobody is their own father."""
+    asked = asked_relation(question)
+    return asked is not None and asked[0].casefold() == answer.casefold()
+
+
 def hop_references(question: str) -> list[int]:
     """Positions, from 0, of the earlier steps that a decomposition step names as #1, #2."""
     return [int(number) - 1 for number in _HOP.findall(question)]

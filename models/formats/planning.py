@@ -122,6 +122,8 @@ def _parse_texts(text: str) -> tuple[str, ...]:
 
 MAX_SUBQUERIES = 4
 """Subqueries that a planner may ask at once."""
+STOPPED = "stopped"
+"""How the note of a trace begins whose loop ended before its planner had enough."""
 
 
 class PlanAction(StrEnum):
@@ -221,11 +223,11 @@ def cut_plans(plans: Sequence[Plan], max_subqueries: int) -> list[Plan]:
 def parse_plans(text: str) -> ParsedPlans:
     """Read all plans of a model's text up to its first end; never raises.
 
-    A subquery that stands there twice is read once. The first plan is that of `parse_plan`: where
-    that is none, so are the others.
+    A subquery that stands there twice, in other letter cases too, is read once. The first plan is
+    that of `parse_plan`: where that is none, so are the others.
     """
     starts = [match.start() for match in _TAG.finditer(text)]
-    plans: dict[Plan, None] = {}
+    plans: dict[tuple[PlanAction, str], Plan] = {}
     malformed = int(not starts)
     for start, end in pairwise([*starts, len(text)]):
         plan = parse_plan(text[start:end]).plan
@@ -236,7 +238,7 @@ def parse_plans(text: str) -> ParsedPlans:
         elif plan.action is PlanAction.NO_RETRIEVAL and plans:
             malformed += 1
         else:
-            plans[plan] = None
+            plans.setdefault((plan.action, folded(plan.subquery)), plan)
             if plan.action is not PlanAction.SUBQ:
                 break
-    return ParsedPlans(tuple(plans), malformed)
+    return ParsedPlans(tuple(plans.values()), malformed)

@@ -1,11 +1,13 @@
 """What training data may not share with a test question, rule by rule, and on the public data."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import RecordError
 from data_gen.facts.held_out import HeldOutQuestions, Leak, component_ids, leak_keys
 from data_gen.sources.open_source import read_questions
 from models.formats.records import DecompositionStep, QuestionRecord
@@ -96,6 +98,13 @@ LEAKS: dict[str, tuple[QuestionRecord, Leak | None]] = {
 def test_what_shares_something_with_a_test_question_has_a_reason(case: str) -> None:
     record, expected = LEAKS[case]
     assert HeldOutQuestions([TEST]).reason(record) is expected
+
+
+def test_a_test_question_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "test.jsonl"
+    path.write_text('{"id": "a", "question": "Who?", "answer": "Ana"}\n{"id": "b"}\n')
+    with pytest.raises(RecordError, match=r"test.jsonl:2: field 'answer'"):
+        HeldOutQuestions.of_files([path])
 
 
 def test_nothing_is_left_out_without_test_questions() -> None:

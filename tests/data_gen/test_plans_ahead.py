@@ -80,6 +80,9 @@ def test_where_a_step_found_nothing_the_planner_looks_again() -> None:
 def test_a_loop_that_did_not_end_itself_tells_no_end() -> None:
     assert samples_ahead(trajectory(STEPS, end="[SUBQ] Who directed Dawn?")) == []
     assert samples_ahead(trajectory(STEPS, end="who knows")) == []
+    cut = trajectory(STEPS, end="[SUBQ] Who else?\n[SUFFICIENT]")
+    assert samples_ahead(cut)
+    assert samples_ahead(replace(cut, notes=["stopped after 4 rounds"])) == []
 
 
 def test_a_question_without_retrieval_stays_one() -> None:
@@ -112,6 +115,12 @@ def test_no_more_are_asked_at_once_than_the_loop_takes() -> None:
 )
 def test_what_needs_an_earlier_answer(subquery: str, alone: bool) -> None:
     assert needs_no_answer(subquery, BRIDGE, STEPS[:1]) == alone
+
+
+def test_an_answer_may_be_the_subject_of_its_fact() -> None:
+    found = [TrajectoryStep("Who wrote Dawn?", [], [Triple("the old poet", "wrote", "Dawn")])]
+    assert not needs_no_answer("Where was the old poet born?", BRIDGE, found)
+    assert needs_no_answer("Where was the young poet born?", BRIDGE, found)
 
 
 BORN_FIRST = QuestionRecord("b", BRIDGE, "Dawn")
@@ -198,6 +207,15 @@ def test_plans_that_found_the_passages_are_learnt_without_their_wrong_answer(
     samples = list(read_records(tmp_path / "out/train.jsonl", RasSample))
     tasks = {(s.question_id, s.task) for s in samples}
     assert tasks == {("right", "plan"), ("right", "answer"), ("all", "plan")}
+
+
+def test_one_trajectory_from_two_files_is_refused(tmp_path: Path) -> None:
+    for name in "ab":
+        write_records(tmp_path / f"{name}.jsonl", [trajectory(STEPS)])
+    given = [word for name in "ab" for word in ("--trajectories", str(tmp_path / f"{name}.jsonl"))]
+    with pytest.raises(SystemExit, match=r"b.jsonl: trajectory 0 of question .* --group"):
+        main([*given, "--out", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
 
 
 def test_nothing_to_learn_from_is_said(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from models.formats.planning import (
     Plan,
     PlanAction,
     cut_plans,
+    folded,
     format_plan,
     format_plans,
     parse_plan,
@@ -61,7 +62,11 @@ WHO, WHEN = Plan(PlanAction.SUBQ, "Who?"), Plan(PlanAction.SUBQ, "When?")
 
 
 @given(
-    st.lists(st.builds(Plan, st.just(PlanAction.SUBQ), SUBQUERIES), unique=True, min_size=1),
+    st.lists(
+        st.builds(Plan, st.just(PlanAction.SUBQ), SUBQUERIES),
+        unique_by=lambda plan: folded(plan.subquery),
+        min_size=1,
+    ),
     st.booleans(),
 )
 def test_several_plans_round_trip(plans: list[Plan], ends: bool) -> None:
@@ -86,6 +91,7 @@ def test_the_first_of_several_plans_is_the_one_plan(text: str) -> None:
         ("[SUBQ] Who?\n[SUBQ] When?\n[SUFFICIENT]", (WHO, WHEN, ENOUGH), 0),
         ("[SUBQ] Who? [SUBQ] When?", (WHO, WHEN), 0),
         ("[SUBQ] Who?\n[SUBQ] Who?\n[SUFFICIENT]", (WHO, ENOUGH), 0),
+        ("[SUBQ] Who?\n[SUBQ] who?\n[SUBQ] When?", (WHO, WHEN), 0),
         ("[SUFFICIENT]\n[SUBQ] Who?", (ENOUGH,), 0),
         ("[SUBQ] Who?\n[NO_RETRIEVAL]\n[SUFFICIENT]", (WHO, ENOUGH), 1),
         ("[SUBQ] Who?\n[SUBQ]", (WHO,), 1),

@@ -28,7 +28,7 @@ from inference.engines.contract import (
 )
 from inference.engines.served import collate_requests
 from inference.engines.transformers import decoding
-from inference.engines.transformers.engine import Prepared, TransformersEngine
+from inference.engines.transformers.engine import STALLED_SECONDS, Prepared, TransformersEngine
 from inference.opening.engine import build_engine
 from models.files.checkpoint import BackboneMismatchError, NotACheckpointError
 from models.files.sentence_encoder import load_sentence_encoder
@@ -134,6 +134,7 @@ async def test_tokens_do_not_depend_on_when_a_request_joins(
     ]
     alone = await one_by_one(engine, requests)
     engine.batcher.limits = Limits(max_batch_size=6, max_batch_tokens=6 * 900)
+    engine.batcher.batch_sizes.clear()
     joined: list[Prepared] = []
     take_joining = engine.batcher.take_joining
 
@@ -150,7 +151,7 @@ async def test_tokens_do_not_depend_on_when_a_request_joins(
     assert {item.request.adapter for item in joined} >= {None, "ras"}
     assert any(item.subgraphs for item in joined)
     assert any(item.request.constraint for item in joined)
-    assert max(engine.batcher.batch_sizes[len(requests) :]) == 6
+    assert max(engine.batcher.batch_sizes) == 6
     assert [done.token_ids for done in together] == [done.token_ids for done in alone]
     for left, right in zip(together, alone, strict=True):
         assert (left.text, left.finish_reason) == (right.text, right.finish_reason)
@@ -201,6 +202,36 @@ async def test_a_short_request_does_not_wait_for_a_long_one(engine: Transformers
     assert not long.done()
     long.cancel()
     await engine.close()
+
+
+async def test_an_engine_that_was_idle_for_long_is_not_stuck(
+    engine: TransformersEngine,
+) -> None:
+    await engine.generate([Request(prompt="Early", sampling=Sampling(2))])
+    assert engine._progress is not None
+    engine._progress -= 10 * STALLED_SECONDS
+    call = asyncio.create_task(engine.generate([Request(prompt="Late", sampling=Sampling(2))]))
+    while not engine.batcher.unfinished:
+        await asyncio.sleep(0)
+    assert (await engine.health()).ok
+    await call
+
+
+async def test_the_engine_goes_on_with_each_part_of_its_prompts(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "PREFILL_TOKENS", {"cpu": 1})
+    calls = []
+    at_call = engine._at_call
+
+    def counted() -> bool:
+        calls.append(at_call())
+        return calls[-1]
+
+    monkeypatch.setattr(engine, "_at_call", counted)
+    prompts = ["One", "Two and two", "Three and three and three"]
+    await engine.generate([Request(prompt=p, sampling=Sampling(1)) for p in prompts])
+    assert len(calls) == 3
 
 
 async def test_concurrent_calls_share_batches(engine: TransformersEngine) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import weakref
 
 import pytest
 from hypothesis import given
@@ -22,29 +23,32 @@ from inference.engines.contract import EngineClosedError, GenerationError
 from inference.engines.transformers.decoding import prefill_groups
 
 
-def jobs_of(*specs: tuple[str, int]) -> list[Job[int, int]]:
+def jobs_of(*specs: tuple[str, int] | tuple[str, int, int]) -> list[Job[int, int]]:
+    """Jobs of a group, a length and the new tokens of it."""
     loop = asyncio.new_event_loop()
     try:
-        return [
-            Job(Work(n, group, size), loop.create_future()) for n, (group, size) in enumerate(specs)
-        ]
+        return [Job(Work(n, *spec), loop.create_future()) for n, spec in enumerate(specs)]
     finally:
         loop.close()
 
 
 @given(
-    st.lists(st.integers(1, 500), min_size=1, max_size=40),
+    st.lists(st.tuples(st.integers(1, 300), st.integers(0, 200)), min_size=1, max_size=40),
     st.integers(1, 10),
     st.integers(100, 3000),
 )
 def test_a_batch_keeps_its_limits_and_the_oldest_job(
-    lengths: list[int], most_rows: int, most_tokens: int
+    sizes: list[tuple[int, int]], most_rows: int, most_tokens: int
 ) -> None:
-    jobs = jobs_of(*(("a", length) for length in lengths))
+    jobs = jobs_of(*(("a", prompt + new_tokens, new_tokens) for prompt, new_tokens in sizes))
     batch = similar_lengths(jobs, Limits(most_rows, most_tokens))
     assert jobs[0] in batch
     assert len(batch) <= most_rows
-    assert len(batch) == 1 or len(batch) * max(job.length for job in batch) <= most_tokens
+    # As wide as the longest prompt, and as long as the longest answer, of another row perhaps.
+    width = max(job.work.prompt_tokens for job in batch)
+    assert len(batch) == 1 or (
+        len(batch) * (width + max(job.work.new_tokens for job in batch)) <= most_tokens
+    )
     # Contiguous by length: nothing left out is strictly between two that are in.
     inside = sorted(job.length for job in batch)
     outside = [job.length for job in jobs if job not in batch]
@@ -71,11 +75,7 @@ def test_full_groups_go_first_but_none_starves() -> None:
 def test_those_that_join_keep_the_limits_and_the_order(
     specs: list[tuple[str, int, int]], most_rows: int, most_tokens: int, least: int
 ) -> None:
-    queue = jobs_of(*((group, prompt + new) for group, prompt, new in specs))
-    queue = [
-        Job(Work(n, group, prompt + new, new), job.future)
-        for n, (job, (group, prompt, new)) in enumerate(zip(queue, specs, strict=True))
-    ]
+    queue = jobs_of(*((group, prompt + new, new) for group, prompt, new in specs))
     running, limits = Running(2, 30, 20), Limits(most_rows, most_tokens)
     joining = choose_joining(queue, "a", running, limits, least)
     numbers = [job.work.item for job in joining]
@@ -85,7 +85,7 @@ def test_those_that_join_keep_the_limits_and_the_order(
     if not joining:
         return
     rows = running.rows + len(joining)
-    columns = max(30, *(job.length - job.work.new_tokens for job in joining))
+    columns = max(30, *(job.work.prompt_tokens for job in joining))
     new_tokens = max(20, *(job.work.new_tokens for job in joining))
     assert rows <= most_rows
     assert rows * (columns + new_tokens) <= most_tokens
@@ -210,8 +210,60 @@ async def test_where_a_batch_fails_what_it_finished_stays() -> None:
     assert (first, third) == ([1], [1])
     assert isinstance(second, GenerationError)
     # Of three, of the two that were left, and of each alone.
-    assert batcher.batch_sizes == [3, 1, 1]
+    assert batcher.batch_sizes == {3: 1, 1: 2}
     await batcher.close()
+
+
+class Computed:
+    """Stands for a batch's cache."""
+
+
+async def test_halves_run_without_what_the_failed_batch_computed() -> None:
+    alive: list[weakref.ref[Computed]] = []
+    held, unfinished = [], []
+
+    def compute(batch: RunningBatch[int, int]) -> int:
+        cache = Computed()
+        held.append(sum(reference() is not None for reference in alive))
+        unfinished.append(batcher.unfinished)
+        alive.append(weakref.ref(cache))
+        return 1 // (len(batch) == 1)
+
+    def fail(batch: RunningBatch[int, int]) -> None:
+        try:
+            compute(batch)
+        except ZeroDivisionError as error:
+            raise RuntimeError("too much") from error
+        batch.finish(batch.jobs[0], 0)
+
+    batcher: DynamicBatcher[int, int] = DynamicBatcher(fail, Limits(8, 1000))
+    assert await asyncio.gather(*(batcher.submit([Work(0, "g", 1)]) for _ in range(4))) == [[0]] * 4
+    assert held == [0] * 7
+    # What waits for its half counts as long as it waits.
+    assert unfinished == [4, 4, 4, 3, 2, 2, 1]
+    assert not batcher.unfinished
+    await batcher.close()
+
+
+async def test_what_is_put_off_when_the_engine_closes_says_so() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def fail(batch: RunningBatch[int, int]) -> None:
+        if len(batch) < 4:
+            begun.set()
+            assert go_on.wait(300)
+        raise RuntimeError("too much")
+
+    batcher: DynamicBatcher[int, int] = DynamicBatcher(fail, Limits(8, 1000))
+    calls = [asyncio.create_task(batcher.submit([Work(n, "g", 1)])) for n in range(4)]
+    await asyncio.to_thread(begun.wait, 300)
+    closing = asyncio.create_task(batcher.close())
+    await asyncio.sleep(0.01)
+    go_on.set()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    await closing
+    assert {type(result) for result in results} == {EngineClosedError}
+    assert not batcher.unfinished
 
 
 async def test_a_job_that_a_run_forgets_fails() -> None:

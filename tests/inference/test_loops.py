@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
-from inference.engines.contract import Completion, EngineError, Request
+from inference.engines.contract import Completion, EngineError, GenerationError, Request
 from inference.indexes.extraction import TripleCache, TripleExtractor, held_to
 from inference.indexes.focused import FocusedExtractor
 from inference.loops.baselines import NoRetrievalLoop, SingleShotLoop
@@ -186,6 +186,45 @@ async def test_an_answer_beside_a_plan_is_dropped_where_the_plan_asked_on() -> N
                     speculate_answer=True)  # fmt: skip
     trace = await loop.answer(QUESTION)
     assert (len(trace.steps), trace.answer) == (2, "Brill")
+
+
+async def test_where_one_search_fails_what_the_others_found_stays_in_the_trace() -> None:
+    loop, _ = ahead([f"{BOTH}\n[SUFFICIENT]"])
+    extract, second_ended = loop.extractor.extract, asyncio.Event()
+
+    async def failing(*arguments: Any, **options: Any) -> list[list[Triple]]:
+        if arguments[2] == "Who directed Dawn?":
+            raise GenerationError("cannot be read")
+        for _ in range(9):
+            await asyncio.sleep(0)
+        found = await extract(*arguments, **options)
+        second_ended.set()
+        return found
+
+    trace = Trace(LIVES.question)
+    with (
+        mock.patch.object(loop.extractor, "extract", failing),
+        pytest.raises(GenerationError, match="cannot be read"),
+    ):
+        await loop.answer(LIVES, trace)
+    assert second_ended.is_set()
+    assert [step.subquery for step in trace.steps] == ["Where was Ana Lis born?"]
+
+
+@pytest.mark.parametrize("end", ["[SUBQ] Where was Ana Lis born?\n[SUFFICIENT]", "[SUFFICIENT]"])
+async def test_an_answer_beside_a_plan_may_fail(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, _ = ahead(["[SUBQ] Who directed Dawn?", end], speculate_answer=True)
+    answer, asked = loop.reader.answer, []
+
+    async def fails_once(history: History, trace: Trace) -> str:
+        asked.append(history)
+        if len(asked) == 1:
+            raise GenerationError("cannot be written")
+        return await answer(history, trace)
+
+    monkeypatch.setattr(loop.reader, "answer", fails_once)
+    assert (await loop.answer(QUESTION)).answer
+    assert len(asked) == 2
 
 
 async def test_no_more_is_asked_at_once_than_a_planner_may() -> None:

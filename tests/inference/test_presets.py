@@ -94,6 +94,15 @@ def test_a_run_says_its_preset_and_where_it_departs() -> None:
     assert "derive_comparisons True (paper: False)" in tuned
 
 
+def test_a_run_says_whether_it_follows_all_that_a_plan_names() -> None:
+    planned, prompted = options_of(), options_of("--ras", "none")
+    assert settings_of(planned, Path("questions.jsonl"))["plan_ahead"] is True
+    assert settings_of(prompted, Path("questions.jsonl"))["plan_ahead"] is False
+    assert "plan_ahead True (paper: False)" in in_words(planned)
+    assert "plan_ahead" not in in_words(prompted)
+    assert "plan_ahead" not in in_words(options_of("--no-plan-ahead"))
+
+
 def test_opening_a_loop_logs_its_departures(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

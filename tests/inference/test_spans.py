@@ -1,6 +1,7 @@
 """Passages read by an extractive reader: batches, triples, whole questions, and their ranking."""
 
 import threading
+import time
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,6 +98,20 @@ async def test_the_likeliest_passages_alone_are_read_again() -> None:
     assert len(engine.requests) == 2
 
 
+async def test_what_is_read_again_may_be_cut() -> None:
+    long = Passage("9", "Dawn", "Dawn is a film. " * 40)
+    told: dict[str, Span] = {}
+    made = extractor(told, ScriptedEngine(reader), 1)
+    made.facts.fitted = lambda prompt: prompt[:200]  # type: ignore[attr-defined]
+    assert made.cut([LAKE, long], ASKED) == []
+    told["Lake"] = Span("", -3.0)
+    assert made.cut([LAKE, long], ASKED) == [long]
+    assert made.cut([LAKE, long], "  ") == []
+    told["Lake"] = Span("A lake", 1.0)
+    assert made.cut([LAKE, long], ASKED) == []
+    assert made.cut([LAKE, long], ASKED, whole=True) == [long]
+
+
 @pytest.mark.parametrize("subquery", ["", "  \n"])
 async def test_an_empty_subquery_finds_nothing(subquery: str) -> None:
     engine = ScriptedEngine(reader)
@@ -130,6 +145,37 @@ def test_a_pair_is_read_once_by_many_threads(folder: Path, monkeypatch: pytest.M
     assert again.text == read[0][0].text and len(batches[-1]) == 1
     # Other company in its batch may round its scores otherwise.
     assert again.margin == pytest.approx(read[0][0].margin, abs=1e-5)
+
+
+def test_a_pair_that_cannot_be_read_fails_who_asked_for_it_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, own = SpanService.open(folder), threading.Event()
+    read = service.reader.read
+    bad = Passage("3", "Fog", "Fog is a film.")
+
+    def failing(processor: object, pairs: Sequence[tuple[str, str]]) -> list[Span]:
+        assert own.wait(60)
+        if any(bad.text in passage for _, passage in pairs):
+            raise RuntimeError("cannot be read")
+        return read(service.processor, pairs)
+
+    monkeypatch.setattr(service.reader, "read", failing)
+    asked = [(f"Who made Dawn {n}?", [FILM, bad if n == 3 else LAKE]) for n in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        answers = [threads.submit(service.read, *each) for each in asked]
+        while len(service._waiting) < 16:
+            time.sleep(0.001)
+        own.set()
+        for number, answer in enumerate(answers):
+            if number == 3:
+                with pytest.raises(RuntimeError, match="cannot be read"):
+                    answer.result()
+            else:
+                assert len(answer.result()) == 2
+    assert not service._waiting and len(service._known) == 14
+    with pytest.raises(RuntimeError, match="cannot be read"):
+        service.read(*asked[3])
 
 
 def test_below_the_margin_there_is_no_answer(folder: Path) -> None:

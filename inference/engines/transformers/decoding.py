@@ -76,13 +76,18 @@ class CausalDecoder:
         model: PreTrainedModel,
         embeddings: Sequence[torch.Tensor],
         rows: Sequence[RowState],
+        should_stop: Callable[[], bool],
         deep_prompt: PromptStates | None = None,
     ) -> None:
-        """embeddings: prompts [t_i, d] in the order of `shortest_first`; rows: their states."""
+        """embeddings: prompts [t_i, d] in the order of `shortest_first`; rows: their states.
+
+        should_stop: asked before each call of the model.
+        """
         self.model = model
         self.deep_prompt = deep_prompt
+        self.should_stop = should_stop
         self.rows = list(rows)
-        self.embeddings = embeddings
+        self.embeddings: Sequence[torch.Tensor] = embeddings
         lengths = [len(prompt) for prompt in embeddings]
         self.width = lengths[-1]
         self.cache = GrowingCache(
@@ -101,7 +106,9 @@ class CausalDecoder:
 
     def prefill(self) -> torch.Tensor:
         """Read all prompts; returns the logits that follow each, [B, vocabulary]."""
-        return self._read(self.embeddings, 0)
+        # Other prompts may join for long; these are not kept for as long.
+        embeddings, self.embeddings = self.embeddings, []
+        return self._read(embeddings, 0)
 
     def _read(self, embeddings: Sequence[torch.Tensor], first_row: int) -> torch.Tensor:
         """Read prompts, in the order of `shortest_first`, into the rows from `first_row` on."""
@@ -111,6 +118,7 @@ class CausalDecoder:
         most_tokens = PREFILL_TOKENS.get(device.type, PREFILL_TOKENS["cpu"])
         row = first_row
         for group in prefill_groups(list(map(len, prompts)), most_tokens):
+            stop_if(self.should_stop)
             padded, mask = left_pad([prompts[place] for place in group])
             cache = prompt_cache()
             output = self.model(
@@ -177,10 +185,18 @@ class EncoderDecoderDecoder:
     """One batch on its way through an encoder-decoder model; prompts are padded on the right."""
 
     def __init__(
-        self, model: PreTrainedModel, prompts: Sequence[Sequence[int]], rows: Sequence[RowState]
+        self,
+        model: PreTrainedModel,
+        prompts: Sequence[Sequence[int]],
+        rows: Sequence[RowState],
+        should_stop: Callable[[], bool],
     ) -> None:
-        """prompts: ids with the tokenizer's own special tokens; rows: their states."""
+        """prompts: ids with the tokenizer's own special tokens; rows: their states.
+
+        should_stop: asked before each call of the model.
+        """
         self.model = model
+        self.should_stop = should_stop
         self.rows = list(rows)
         longest = max(map(len, prompts))
         self.mask = torch.tensor(
@@ -192,6 +208,7 @@ class EncoderDecoderDecoder:
 
     def prefill(self) -> torch.Tensor:
         """Run the encoder and the decoder's start token; returns logits [B, vocabulary]."""
+        stop_if(self.should_stop)
         encoder = self.model.get_encoder()
         self.encoded = encoder(input_ids=self.input_ids, attention_mask=self.mask)
         start = getattr(self.model.generation_config, "decoder_start_token_id", None)
@@ -282,19 +299,20 @@ def let_join(decoder: CausalDecoder, token_ids: torch.Tensor, join: Join) -> tor
     return torch.cat([token_ids, choose_tokens(logits, rows)])
 
 
-def decode(
-    decoder: CausalDecoder | EncoderDecoderDecoder,
-    should_stop: Callable[[], bool],
-    join: Join | None = None,
-) -> None:
+def stop_if(should_stop: Callable[[], bool]) -> None:
+    """Raise EngineClosedError where it says so."""
+    if should_stop():
+        raise EngineClosedError("the engine was closed while this request ran")
+
+
+def decode(decoder: CausalDecoder | EncoderDecoderDecoder, join: Join | None = None) -> None:
     """Generate for every row until it is done; the rows hold the outcome.
 
-    Raises EngineClosedError once `should_stop` says so.
+    Raises EngineClosedError once the decoder's `should_stop` says so.
     """
     token_ids = choose_tokens(decoder.prefill(), decoder.rows)
     while any(row.finish_reason is None for row in decoder.rows):
-        if should_stop():
-            raise EngineClosedError("the engine was closed while this request ran")
+        stop_if(decoder.should_stop)
         for row in decoder.rows:
             if row.finish_reason is None and row.abandoned():
                 row.finish("abandoned")
@@ -319,7 +337,9 @@ def decode_causal(
     the meantime.
     """
     embeddings, rows = shortest_first(embeddings, rows)
-    decode(CausalDecoder(model, embeddings, rows, deep_prompt), should_stop, join)
+    decoder = CausalDecoder(model, embeddings, rows, should_stop, deep_prompt)
+    del embeddings
+    decode(decoder, join)
 
 
 @torch.inference_mode()
@@ -330,4 +350,4 @@ def decode_encoder_decoder(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Decode with an encoder-decoder model, from prompt ids."""
-    decode(EncoderDecoderDecoder(model, prompts, rows), should_stop)
+    decode(EncoderDecoderDecoder(model, prompts, rows, should_stop))

@@ -29,7 +29,7 @@ from models.parts.graph import Subgraph
 from models.processors.passages import PassageProcessor
 from models.processors.ras import RasProcessor
 
-# An engine at work that has not come to its next token for so long is stuck.
+# An engine at work that has not come to its next call of the model for so long is stuck.
 STALLED_SECONDS = 120.0
 
 
@@ -121,10 +121,13 @@ class TransformersEngine:
         Raises EngineError: a request that cannot be served is refused before any is run.
         """
         prepared = [self._prepare(request) for request in requests]
+        if not self.batcher.unfinished:
+            # What it came to before it idled says nothing of what begins now.
+            self._progress = time.monotonic()
         return await self.batcher.submit([item.work() for item in prepared])
 
     async def health(self) -> Health:
-        """Return whether the running batch came to a token lately, or an idle engine to one."""
+        """Return whether the running batch goes on, or an idle engine comes to a token."""
         if self._closing.is_set():
             return Health(False, "the engine is closed")
         running = self.batcher.unfinished
@@ -132,7 +135,7 @@ class TransformersEngine:
             return await probe(self)
         since = None if self._progress is None else time.monotonic() - self._progress
         stalled = since is not None and since > STALLED_SECONDS
-        return Health(not stalled, "no token lately" if stalled else "", running, since)
+        return Health(not stalled, "no progress lately" if stalled else "", running, since)
 
     async def close(self) -> None:
         """Stop at the next token; running and waiting requests end with EngineClosedError."""
@@ -167,17 +170,17 @@ class TransformersEngine:
         rows = [self._row(job, batch) for job in jobs]
         if served.is_encoder_decoder:
             prompts = [job.work.item.input_ids for job in jobs]
-            decode_encoder_decoder(served.model, prompts, rows, self._at_token)
+            decode_encoder_decoder(served.model, prompts, rows, self._at_call)
             return
 
         def join(running: Running, least: int) -> tuple[list[torch.Tensor], list[RowState]]:
             joining = batch.join(running, least)
             return _embedded(joining), [self._row(job, batch) for job in joining]
 
-        decode_causal(served.model, _embedded(jobs), rows, self._at_token, served.deep_prompt, join)
+        decode_causal(served.model, _embedded(jobs), rows, self._at_call, served.deep_prompt, join)
 
-    def _at_token(self) -> bool:
-        """Called at each token: notes the progress, says whether to stop."""
+    def _at_call(self) -> bool:
+        """Called before each call of the model: notes the progress, says whether to stop."""
         self._progress = time.monotonic()
         return self._closing.is_set()
 
