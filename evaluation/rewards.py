@@ -157,6 +157,24 @@ PENALTIES = frozenset(
 )
 
 
+OF_GOLD_ANSWERS = ("f1", "em", "gain", "deduced")
+OF_ANNOTATED_PASSAGES = ("recall", "deduced", "repeated_triples")
+
+
+def check_annotations(weights: RewardWeights, questions: Sequence[QuestionLike]) -> None:
+    """Raise WeightError where a part that has a weight cannot be told of any of the questions."""
+    for names, annotated, needed in (
+        (OF_GOLD_ANSWERS, gold_answers, "an answer"),
+        (OF_ANNOTATED_PASSAGES, _annotated, "supporting_facts"),
+    ):
+        weighted = [name for name in names if getattr(weights, name)]
+        if weighted and not any(map(annotated, questions)):
+            raise WeightError(
+                f"no question has {needed}, without which no trajectory has a reward: annotate "
+                f"them, or give {' '.join(f'{name}=0' for name in weighted)} among the weights"
+            )
+
+
 def reward_parts(
     trajectory: TrajectoryLike, question: QuestionLike, baseline_f1: float | None = None
 ) -> dict[str, float | None]:

@@ -17,7 +17,7 @@ from common.commands import command_parser
 from common.errors import RecordError
 from common.files import atomic_write
 from common.tables import emit_json
-from evaluation.rewards import PARTS, RewardWeights
+from evaluation.rewards import PARTS, RewardWeights, check_annotations
 from inference.opening.arguments import command, configure_logging
 from inference.rollouts.outcome import judged, summarise
 from inference.rollouts.report import print_outcome
@@ -65,7 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--dataset", required=True, type=Path, help="its questions in the JSON Lines contract")
     add(
         "--weights", nargs="+", default=[], metavar="PART=WEIGHT",
-        help=f"of the reward's parts, as of rollout.py: {', '.join(PARTS)}",
+        help=f"of the reward's parts: {', '.join(PARTS)} (default: those of rollout.py, not those "
+        "that the rollout was given)",
     )  # fmt: skip
     add(
         "--baseline", type=Path, metavar="RUN",
@@ -84,7 +85,9 @@ def main() -> None:
     weights = RewardWeights.read(arguments.weights)
     check_baseline(weights, arguments.baseline)
     baseline = read_baseline(arguments.baseline)
-    questions = {record.id: record for record in read_questions(arguments.dataset, None)}
+    records = read_questions(arguments.dataset, None)
+    check_annotations(weights, records)
+    questions = {record.id: record for record in records}
     with atomic_write(arguments.out) as out:
         made = rewarded(arguments.trajectories, questions, weights, baseline)
         results = summarise(written(made, out))

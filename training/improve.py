@@ -1,7 +1,8 @@
 """Improves a component by the outcomes of a loop: rounds of rolling out, training and measuring.
 
 training/improve.py --config configs/improve/ras_smollm2.yaml output_dir=OUT \\
-    rollout.questions=TRAIN.jsonl measure.questions=DEV.jsonl [key=value ...]
+    rollout.questions=TRAIN.jsonl rollout.corpus=CORPUS.jsonl \\
+    measure.questions=DEV.jsonl measure.corpus=CORPUS.jsonl [key=value ...]
 
 Each round draws trajectories with the best component so far, trains it on them, and measures the
 result on development questions: it is kept where it is better, else the next round starts from the

@@ -173,7 +173,8 @@ class ReadingOptions(LoopOptions):
         Extraction | None,
         Option(
             "what is extracted of a passage: what answers the subquery that found it, all facts "
-            "(as in the papers), or both (default: focused; all where --t2t is given)"
+            "(as in the papers), or both (default: focused; all where --t2t is given without "
+            "--passage-reader)"
         ),
     ] = None
     passage_reader: Annotated[Path | None, Helper("read")] = DEFAULT_CHECKPOINTS[READER_ADAPTER]

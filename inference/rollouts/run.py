@@ -17,7 +17,7 @@ from tqdm import tqdm
 from common.errors import UserError
 from common.files import file_sha256
 from common.shards import WHOLE, Shard
-from evaluation.rewards import RewardWeights, reward_parts
+from evaluation.rewards import RewardWeights, check_annotations, reward_parts
 from evaluation.runs import read_run, stored_results
 from inference.engines.contract import RAS_ADAPTER
 from inference.loops.kind import LoopOptions
@@ -84,13 +84,15 @@ async def run_rollout(rollout: Rollout) -> dict[str, Any]:
 
     A trajectory that fails is named in the results and has no line; `resume` makes it again.
 
-    Raises RolloutError, EvaluationLogError, RecordError, TraceError and what `open_loop` raises.
+    Raises RolloutError, WeightError, EvaluationLogError, RecordError, TraceError and what
+    `open_loop` raises.
     """
     start = time.perf_counter()
     check(rollout)
     components = read_components(rollout.options)
     drawn, versions = drawing_components(rollout.sample, components), versions_of(components)
     records = read_questions(rollout.dataset, rollout.limit)
+    check_annotations(rollout.weights, records)
     own = [record for record in records if (rollout.shard or WHOLE).owns(record.id)]
     baseline = read_baseline(rollout.baseline)
     settings = _settings(rollout, drawn, baseline)

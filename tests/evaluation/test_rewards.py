@@ -9,6 +9,7 @@ from evaluation.rewards import (
     PENALTIES,
     RewardWeights,
     WeightError,
+    check_annotations,
     deduced,
     recall,
     refuses,
@@ -182,6 +183,17 @@ def test_a_total_is_the_weighted_sum() -> None:
     for name in PARTS:
         alone = RewardWeights(**{**dict.fromkeys(PARTS, 0.0), name: 0.25})
         assert alone.total(parts) == (-0.25 if name in PENALTIES else 0.25)
+
+
+def test_a_part_that_no_question_tells_is_refused_before_anything_is_drawn() -> None:
+    bare = replace(QUESTION, answer=" ", answer_aliases=[], supporting_facts=[])
+    check_annotations(RewardWeights(recall=1.0, gain=1.0), [bare, QUESTION])
+    check_annotations(RewardWeights(f1=0.0, searches=1.0), [bare])
+    with pytest.raises(WeightError, match=r"no question has an answer.*give f1=0 gain=0 among"):
+        check_annotations(RewardWeights(gain=1.0), [bare])
+    answered = replace(bare, answer="Brill")
+    with pytest.raises(WeightError, match=r"supporting_facts.*give recall=0 among"):
+        check_annotations(RewardWeights(recall=0.3), [answered])
 
 
 def test_weights_are_read_and_checked() -> None:

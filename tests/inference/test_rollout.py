@@ -231,6 +231,13 @@ def test_questions_without_annotations_are_counted_and_never_zero(run: Run, tmp_
     ]  # fmt: skip
 
 
+def test_a_reward_that_no_question_tells_is_refused(refused: Refused, tmp_path: Path) -> None:
+    write_records(tmp_path / "bare.jsonl", [replace(q, supporting_facts=[]) for q in QUESTIONS])
+    given = ("--dataset", tmp_path / "bare.jsonl", "--weights", "recall=0.3")
+    assert "no question has supporting_facts" in refused(*given)
+    assert not Path("out/progress.jsonl").exists()
+
+
 def test_a_trajectory_that_fails_has_no_line_and_is_made_again(run: Run, tmp_path: Path) -> None:
     given = ("--loop", "ras_static", "--dataset", tmp_path / "some.jsonl")
     whole = [replace(q, context=[(q.answer, [f"{q.answer} made it."])]) for q in QUESTIONS[:2]]

@@ -15,7 +15,7 @@ class RolloutSettings:
     """The trajectories of a round."""
 
     questions: str = setting(MISSING, "training questions, JSON Lines; each round takes the next")
-    corpus: str = setting("", "passages, JSON Lines; empty: the loop searches none")
+    corpus: str = setting("", "passages, JSON Lines; empty: for a loop that searches none")
     questions_a_round: int = setting(600, "questions of a round; from the start again at the end")
     group: int = setting(4, "trajectories a question")
     temperature: float = setting(1.0, "that tokens are drawn at")
@@ -54,7 +54,7 @@ class MeasureSettings:
     """The development questions that decide whether a round's component is kept."""
 
     questions: str = setting(MISSING, "development questions, JSON Lines")
-    corpus: str = setting("", "their passages, JSON Lines; empty: the loop searches none")
+    corpus: str = setting("", "their passages, JSON Lines; empty: for a loop that searches none")
     figure: str = setting("f1", "what decides, of an evaluation's results: f1 or em")
     least_gain: float = setting(0.0, "by how much the figure must rise for a component to be kept")
     options: list[str] = setting([], "further options of inference/evaluate.py")
