@@ -22,6 +22,7 @@ from models.files.checkpoint import (
     METRICS_FILE,
     component_fingerprint,
     component_metrics,
+    objective_kinds,
     read_component_config,
     write_component,
 )
@@ -103,7 +104,12 @@ def average(folders: Sequence[Path], shares: Sequence[float], out: Path) -> list
             raise AverageError(f"the components differ in '{name}': their mean means nothing")
     weights = mean_weights([read_weights(folder) for folder in folders], shares)
     parts = [
-        {"component": folder.name, "fingerprint": component_fingerprint(folder), "weight": share}
+        {
+            "component": folder.name,
+            "fingerprint": component_fingerprint(folder),
+            "weight": share,
+            "objectives": sorted(objective_kinds(component_metrics(folder))),
+        }
         for folder, share in zip(folders, shares, strict=True)
     ]
 

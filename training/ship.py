@@ -28,6 +28,7 @@ from models.files.checkpoint import (
     METRICS_FILE,
     CheckpointError,
     component_provenance,
+    objective_kinds,
     package_versions,
     read_component_config,
     write_component,
@@ -107,12 +108,15 @@ def refuse_non_commercial(subsets: Sequence[Mapping[str, Any]]) -> None:
 
 
 def refuse_unnamed_outcomes(metrics: Mapping[str, Any], data: Sequence[Path]) -> None:
-    """Raise CheckpointError where a component learned from outcomes and no rollout is named."""
-    kind = metrics.get("settings", {}).get("objective", {}).get("kind", "imitation")
-    if kind != "imitation" and not any((folder / TRAJECTORIES_FILE).is_file() for folder in data):
+    """Raise CheckpointError where a component learned from outcomes and no rollout is named.
+
+    Of an average each part may have.
+    """
+    kinds = objective_kinds(metrics) - {"imitation"}
+    if kinds and not any((folder / TRAJECTORIES_FILE).is_file() for folder in data):
         raise CheckpointError(
-            f"trained with objective.kind={kind}: name with --data the folder of each rollout that "
-            "it, and what it went on from, learned from"
+            f"trained with objective.kind={' and '.join(sorted(kinds))}: name with --data the "
+            "folder of each rollout that it, and what it went on from, learned from"
         )
 
 

@@ -17,7 +17,7 @@ from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.parts.graph import build_subgraph
 from models.parts.graph_encoder import GraphEncoderConfig
 from models.processors.ras import EncodedSample
-from training.recipe.drawn import DrawnCall
+from training.recipe.drawn import DrawnCall, OutcomeError
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.samples import (
     TrainingSample,
@@ -69,9 +69,14 @@ class RasRecipe(Recipe[RasSettings, RasSample]):
         """Return what trajectories call the component."""
         return ("ras",)
 
-    def encode_drawn(self, drawn: DrawnCall) -> EncodedSample:
+    def encode_drawn(self, config: GraphLLMConfig, drawn: DrawnCall) -> EncodedSample:
         """Return a drawn call with the graphs that it read."""
-        plain, call = super().encode_drawn(drawn), drawn.call
+        plain, call = super().encode_drawn(config, drawn), drawn.call
+        if config.graph is not None and call.subgraphs is None:
+            raise OutcomeError(
+                f"{drawn.id}: was drawn without its graphs, which the component is trained to "
+                "read. Roll out without --no-graph-encode"
+            )
         task = call.sample.task if isinstance(call.sample, RasSample) else "plan"
         graphs = [build_subgraph(triples) for triples in call.subgraphs or ()]
         return EncodedSample(

@@ -25,7 +25,7 @@ from models.formats.records import QuestionRecord, RasSample
 from models.formats.trajectories import Trajectory, TrajectoryStep
 from models.formats.triples import Triple
 
-_NAME = re.compile(r"\b(?:[A-Z]|\d)\w*")
+_WORD = re.compile(r"\b\w+")
 
 
 def samples_ahead(trajectory: Trajectory) -> list[RasSample]:
@@ -117,8 +117,9 @@ def needs_no_answer(subquery: str, known: str, steps: Sequence[TrajectoryStep]) 
 def _names_known(subquery: str, known: str) -> bool:
     """Return whether all names and numbers of a subquery but its first word stand in a text."""
     words = set(re.findall(r"\w+", known.casefold()))
-    names = (name for name in _NAME.finditer(subquery.strip()) if name.start())
-    return all(name[0].casefold() in words for name in names)
+    asked = (word[0] for word in _WORD.finditer(subquery.strip()) if word.start())
+    names = (word for word in asked if word[0].isupper() or word[0].isdigit())
+    return all(name.casefold() in words for name in names)
 
 
 def _written_ahead(trajectory: Trajectory) -> Iterator[tuple[int, list[Plan]]]:

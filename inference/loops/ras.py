@@ -179,7 +179,8 @@ def _up_to_repeated(plans: list[Plan], trace: Trace) -> list[Plan]:
     """Return the plans before one whose subquery the trace has asked, which the trace notes."""
     for place, plan in enumerate(plans):
         if trace.has_asked(plan.subquery):
-            trace.notes.append(f"{STOPPED} at a repeated subquery: {plan.subquery!r}")
+            happened = "left out" if place else f"{STOPPED} at"
+            trace.notes.append(f"{happened} a repeated subquery: {plan.subquery!r}")
             return plans[:place]
     return plans
 

@@ -1,9 +1,12 @@
 """The folder of a rollout: every trajectory is on disk at once, one line each, none twice."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from common.errors import RecordError
 from common.files import AppendLog, atomic_write
@@ -14,6 +17,23 @@ from models.formats.trajectories import TRAJECTORIES_FILE, Trajectory
 
 REMEDY = "Remove the line; its trajectory is then made again"
 Key = tuple[str, int]
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep a folder to one rollout: two that append to it would write its trajectories twice.
+
+    Raises EvaluationLogError where another process makes one there.
+    """
+    lock = folder.with_name(f"{folder.name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(lock, timeout=0):
+            yield
+    except Timeout:
+        raise EvaluationLogError(
+            f"{folder}: another rollout is being made there. Wait for its end, or stop it"
+        ) from None
 
 
 class RolloutLog:

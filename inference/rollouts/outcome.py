@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluation.rewards import PARTS, RewardWeights, reward_parts
 from inference.loops.trace import Trace
-from inference.rollouts.recording import Recorder
+from inference.rollouts.recording import BACKBONE, Recorder
 from models.formats.records import QuestionRecord
 from models.formats.trajectories import Trajectory, TrajectoryBill, TrajectoryStep
 
@@ -98,12 +98,13 @@ def _bill(trace: SearchCountingTrace) -> TrajectoryBill:
 def summarise(trajectories: Iterable[Trajectory]) -> dict[str, Any]:
     """Return counts and means of trajectories, which may be read one at a time.
 
-    A mean is None where nothing has the figure; `without` counts the trajectories that lack it.
+    sampled: drawn calls by component. A mean is None where nothing has the figure; `without` counts
+    the trajectories that lack it.
     best_f1: mean over the questions of the best trajectory's. mixed_groups: questions whose
     trajectories do not all have one reward, which alone have something to tell apart.
     """
     figures: dict[str, list[float]] = {name: [] for name in ("em", "f1", "reward", *PARTS)}
-    count, sources = 0, Counter[str]()
+    count, sources, sampled = 0, Counter[str](), Counter[str]()
     questions: set[str] = set()
     best: dict[str, float] = {}
     rewards: dict[str, set[float]] = {}
@@ -111,6 +112,7 @@ def summarise(trajectories: Iterable[Trajectory]) -> dict[str, Any]:
         count += 1
         questions.add(made.id)
         sources.update(call.source for call in made.calls)
+        sampled.update(c.component or BACKBONE for c in made.calls if c.source == "sampled")
         shown = {**made.reward_parts, "em": made.em, "f1": made.f1, "reward": made.reward}
         for name, value in shown.items():
             if value is not None:
@@ -124,6 +126,7 @@ def summarise(trajectories: Iterable[Trajectory]) -> dict[str, Any]:
         "questions": len(questions),
         "trajectories": count,
         "calls": dict(sorted(sources.items())),
+        "sampled": dict(sorted(sampled.items())),
         **{name: means[name] for name in ("em", "f1", "reward")},
         "best_f1": fmean(best.values()) if best else None,
         "mixed_groups": sum(len(values) > 1 for values in rewards.values()),

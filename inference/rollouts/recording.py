@@ -37,6 +37,8 @@ from models.parts.graph import Subgraph
 
 Component = str | None
 """An adapter's name; None is the plain backbone."""
+BACKBONE = "backbone"
+"""What the plain backbone is called among the components that draw."""
 
 
 @dataclass(eq=False)

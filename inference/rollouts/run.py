@@ -23,9 +23,10 @@ from inference.engines.contract import RAS_ADAPTER
 from inference.loops.kind import LoopOptions
 from inference.loops.trace import Loop
 from inference.opening.loop import LoopComponents, engine_of, open_loop, read_components
-from inference.rollouts.log import Key, RolloutLog
+from inference.rollouts.log import Key, RolloutLog, held
 from inference.rollouts.outcome import Judge, SearchCountingTrace, summarise
 from inference.rollouts.recording import (
+    BACKBONE,
     Component,
     Drawing,
     Recorder,
@@ -34,12 +35,11 @@ from inference.rollouts.recording import (
     recording,
 )
 from inference.runs.evaluation import origin_of, read_questions, searched_corpus, settings_of
+from inference.runs.log import comparable
 from models.formats.records import QuestionRecord
 from models.formats.trajectories import Trajectory
 
 logger = logging.getLogger(__name__)
-BACKBONE = "backbone"
-"""What the plain backbone is called among the components that draw."""
 MOST_FAILURES = 20
 
 
@@ -87,8 +87,13 @@ async def run_rollout(rollout: Rollout) -> dict[str, Any]:
     Raises RolloutError, WeightError, EvaluationLogError, RecordError, TraceError and what
     `open_loop` raises.
     """
-    start = time.perf_counter()
     check(rollout)
+    with held(rollout.out):
+        return await _run(rollout)
+
+
+async def _run(rollout: Rollout) -> dict[str, Any]:
+    start = time.perf_counter()
     components = read_components(rollout.options)
     drawn, versions = drawing_components(rollout.sample, components), versions_of(components)
     records = read_questions(rollout.dataset, rollout.limit)
@@ -294,12 +299,18 @@ def read_baseline(folder: Path | None) -> dict[str, float]:
 
 
 def check_judged(made: Trajectory, record: QuestionRecord, where: str) -> None:
-    """Raise RolloutError where a trajectory is of another question, or judged by another answer."""
+    """Raise RolloutError where a trajectory is of another question, or judged by other annotation.
+
+    Its parts may be fewer than there are now; a baseline's F1 is among the settings.
+    """
     parts = reward_parts(made, record)
-    if (made.question, made.f1, made.em) != (record.question, parts["f1"], parts["em"]):
+    told = [name for name in made.reward_parts if name != "gain" and name in parts]
+    as_now = all(made.reward_parts[name] == parts[name] for name in told)
+    if made.question != record.question or not as_now:
         raise RolloutError(
-            f"{where}: the trajectories of '{made.id}' are of another question or answer than the "
-            "data set has now. Give the data set that the rollout was begun with, or another folder"
+            f"{where}: the trajectories of '{made.id}' are of another question, answer or "
+            "annotation than the data set has now. Give the data set that the rollout was begun "
+            "with, or another folder"
         )
 
 
@@ -335,6 +346,6 @@ def digest_of(settings: Mapping[str, Any]) -> str:
     Shards, seeds and questions may differ: trajectories of several belong together.
     """
     free = ("shard", "seed", "dataset", "group")
-    common = {name: value for name, value in settings.items() if name not in free}
+    common = {name: each for name, each in comparable(settings).items() if name not in free}
     text = json.dumps(common, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

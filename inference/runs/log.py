@@ -20,8 +20,6 @@ AGAIN = "Evaluate this shard again"
 # What a finished evaluation left, under this while another one runs in its folder.
 EARLIER = "earlier_"
 OUTCOMES = (TRACES_FILE, RESULTS_FILE, SHARD_FILE)
-# Settings that were recorded as None where they were not given, whatever they came to.
-ONCE_UNRESOLVED = ("plan_ahead",)
 
 
 class EvaluationLogError(UserError, ValueError):
@@ -98,15 +96,20 @@ def check_settings(folder: Path, settings: Mapping[str, Any], what: str = "evalu
     path = folder / SETTINGS_FILE
     if not path.is_file():
         raise EvaluationLogError(f"{folder} holds no {what} to go on with")
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    for name, value in settings.items():
-        if name in ONCE_UNRESOLVED and stored.get(name) is None:
-            continue
+    stored = comparable(json.loads(path.read_text(encoding="utf-8")))
+    for name, value in comparable(settings).items():
         if stored.get(name) != value:
             raise EvaluationLogError(
                 f"{folder} was begun with {name} = {stored.get(name)!r}, and "
                 f"{value!r} is given now. Give the first, or name another folder"
             )
+
+
+def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as runs recorded them before an option that is not given was resolved."""
+    by_default = settings.get("ras") is not None
+    unresolved = {"plan_ahead": None} if settings.get("plan_ahead") == by_default else {}
+    return {**settings, **unresolved}
 
 
 def trace_line(row: Mapping[str, Any]) -> str:
@@ -211,8 +214,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _check_same(first: EvaluationShard, other: EvaluationShard) -> None:
-    for name in sorted({*first.settings, *other.settings}):
-        there, here = (stored.settings.get(name) for stored in (first, other))
+    both = [comparable(stored.settings) for stored in (first, other)]
+    for name in sorted({*both[0], *both[1]}):
+        there, here = (settings.get(name) for settings in both)
         if there != here:
             problem = f"{name} is {here!r}, in {first} {there!r}"
             raise ShardError(other, problem, "Evaluate all shards with the same options")

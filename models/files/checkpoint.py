@@ -208,6 +208,15 @@ def component_metrics(folder: str | Path) -> dict[str, Any]:
     return _read_json(path) if path.is_file() else {}
 
 
+def objective_kinds(metrics: Mapping[str, Any]) -> set[str]:
+    """Return the objectives by which a component, or any part of an average, learned."""
+    kinds = {kind for part in metrics.get("averaged", ()) for kind in part.get("objectives", ())}
+    if "last_part" in metrics:
+        kinds |= objective_kinds(metrics["last_part"])
+    kind = metrics.get("settings", {}).get("objective", {}).get("kind")
+    return kinds | {kind} if kind else kinds
+
+
 def _check_sizes(folder: Path) -> None:
     """Compare each weight file with its own header, and each file with the manifest."""
     for path in sorted(folder.rglob("*.safetensors")):

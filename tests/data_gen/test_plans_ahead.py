@@ -111,6 +111,7 @@ def test_no_more_are_asked_at_once_than_the_loop_takes() -> None:
         ("Ana Lis was born when?", False),
         ("Who directed it in 1950?", False),
         ("who directed the other film?", True),
+        ("When was Ólafur born?", False),
     ],
 )
 def test_what_needs_an_earlier_answer(subquery: str, alone: bool) -> None:

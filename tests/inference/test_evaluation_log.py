@@ -51,3 +51,14 @@ def test_other_settings_and_a_forgotten_resume_are_refused(tmp_path: Path) -> No
         EvaluationLog(tmp_path, {"top_k": 3}, resume=False)
     with pytest.raises(EvaluationLogError, match="begun with top_k = 3, and 5 is given now"):
         EvaluationLog(tmp_path, {"top_k": 5}, resume=True)
+
+
+@pytest.mark.parametrize(("ras", "by_default"), [("1234", True), (None, False)])
+def test_a_run_from_before_plan_ahead_was_resolved_goes_on(
+    tmp_path: Path, ras: str | None, by_default: bool
+) -> None:
+    EvaluationLog(tmp_path, {"ras": ras, "plan_ahead": None}, resume=False).append(row("a", "yes"))
+    with pytest.raises(EvaluationLogError, match="plan_ahead = None"):
+        EvaluationLog(tmp_path, {"ras": ras, "plan_ahead": not by_default}, resume=True)
+    same = EvaluationLog(tmp_path, {"ras": ras, "plan_ahead": by_default}, resume=True)
+    assert list(same.rows) == ["a"]

@@ -15,9 +15,10 @@ import inference.rollout
 from evaluation.rewards import RewardWeights, reward_parts
 from inference.engines.served import collate_requests
 from inference.loops.kind import ReadingOptions
+from inference.rollouts.log import held
 from inference.rollouts.outcome import Judge, SearchCountingTrace
 from inference.rollouts.recording import triples_of
-from inference.rollouts.run import Rollout, RolloutError, check, roll_out
+from inference.rollouts.run import Rollout, RolloutError, check, digest_of, roll_out
 from models.files.checkpoint import component_fingerprint
 from models.files.sentence_encoder import load_sentence_encoder
 from models.files.text_table import TextFeatures
@@ -257,6 +258,12 @@ def test_a_trajectory_that_fails_has_no_line_and_is_made_again(run: Run, tmp_pat
     assert Path("out/results.json").read_text() == results
 
 
+def test_a_folder_has_one_rollout_at_a_time(refused: Refused) -> None:
+    with held(Path("out")):
+        assert "another rollout is being made there" in refused("--limit", 1)
+    assert not Path("out").exists()
+
+
 def test_resuming_loses_and_mixes_nothing(run: Run, refused: Refused, tmp_path: Path) -> None:
     write_records(tmp_path / "some.jsonl", QUESTIONS[:2])
     given = ("--dataset", tmp_path / "some.jsonl", "--resume")
@@ -264,10 +271,11 @@ def test_resuming_loses_and_mixes_nothing(run: Run, refused: Refused, tmp_path: 
     assert "holds 4 trajectories, some of questions that --limit 1" in refused(*given, "--limit", 1)
     assert trajectories(Path("out")) == made
     answered = replace(QUESTIONS[0], answer=made[0].answer)
-    for changed in (answered, replace(QUESTIONS[0], question="Who?")):
+    found = replace(QUESTIONS[0], supporting_facts=[("Nowhere", 0)])
+    for changed in (answered, found, replace(QUESTIONS[0], question="Who?")):
         write_records(tmp_path / "some.jsonl", [changed, QUESTIONS[1]])
         said = refused(*given)
-        assert "jsonl:1: the trajectories of 'q0' are of another question or answer" in said
+        assert "jsonl:1: the trajectories of 'q0' are of another question, answer" in said
     write_records(tmp_path / "some.jsonl", QUESTIONS[:2])
     write_records(tmp_path / "corpus.jsonl", PASSAGES[:2])
     assert "begun with corpus_sha256" in refused(*given, "--corpus", tmp_path / "corpus.jsonl")
@@ -275,6 +283,10 @@ def test_resuming_loses_and_mixes_nothing(run: Run, refused: Refused, tmp_path: 
 
 def test_shards_of_one_rollout_have_its_digest(run: Run) -> None:
     whole = rollout(run, "out")
+    # Lines from before `plan_ahead` was resolved in the settings have it too.
+    settings = json.loads(Path("out/settings.json").read_text())
+    assert settings["plan_ahead"] is True
+    assert digest_of({**settings, "plan_ahead": None}) == whole[0].rollout
     parts = [rollout(run, f"part{n}", "--shard", f"{n}/2", "--seed", n) for n in (1, 2)]
     assert {made.rollout for made in (*whole, *parts[0], *parts[1])} == {whole[0].rollout}
     other = rollout(run, "other", "--limit", 1, "--weights", "recall=0.5")

@@ -22,7 +22,9 @@ def component(folder: Path, backbone: Path, scale: float, rank: int = 4) -> Path
     model = TextToTriples.from_config(TextToTriplesConfig(str(backbone), lora_rank=rank))
     stir(model, scale, only="lora_")
     model.save_pretrained(folder)
-    metrics = {"scale": scale, "settings": {"output_dir": "/x", "model": {"start_from": "/y/z"}}}
+    kind = {"kind": "best_of" if scale > 0.3 else "imitation"}
+    settings = {"output_dir": "/x", "model": {"start_from": "/y/z"}, "objective": kind}
+    metrics = {"scale": scale, "settings": settings}
     (folder / "metrics.json").write_text(json.dumps(metrics))
     return folder
 
@@ -45,7 +47,12 @@ def test_every_tensor_is_the_weighted_mean(
         torch.testing.assert_close(tensor, share * first[name] + (1 - share) * second[name])
     assert TextToTriples.from_pretrained(tmp_path / "mean").settings.lora_rank == 4
     metrics = shipped_metrics(tmp_path / "mean")
-    assert metrics["last_part"] == {"scale": 0.5, "settings": {"model": {"start_from": "z"}}}
+    settings = {"model": {"start_from": "z"}, "objective": {"kind": "best_of"}}
+    assert metrics["last_part"] == {"scale": 0.5, "settings": settings}
+    # An average of averages knows too how each part learned.
+    average([tmp_path / "mean", folders[0]], (1.0, 1.0), tmp_path / "again")
+    kinds = [part["objectives"] for part in shipped_metrics(tmp_path / "again")["averaged"]]
+    assert kinds == [["best_of", "imitation"], ["imitation"]]
     assert [part["weight"] for part in metrics["averaged"]] == list(shares)
 
 

@@ -1,8 +1,12 @@
 """Improvements by rounds: what is asked for, kept, gone on with, and one on tiny components."""
 
 import json
+import os
 import re
+import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +88,7 @@ class Commands:
             mixed = self.mixed_groups.pop(0) if self.mixed_groups else 1
             results |= {"reward": 0.5, "reward_parts": {"searches": 2.0}, "f1": 0.3}
             results |= {"trajectories": len(asked), "mixed_groups": mixed, **self.drawn}
-            results = {"calls": {"sampled": 1}, "without": {"reward": 0}, **results}
+            results = {"sampled": {"ras": 1, "t2t": 1}, "without": {"reward": 0}, **results}
         (out / "results.json").write_text(json.dumps(results))
 
 
@@ -217,10 +221,80 @@ def test_what_fails_is_tried_again_and_the_rest_decides_nothing(settings: Improv
     assert few.best.figure == 0.6
 
 
+def test_what_is_being_learnt_from_is_not_drawn_again(settings: ImproveSettings) -> None:
+    """The training goes on in the same order, and no trajectory comes in between."""
+    settings.rounds = 1
+    settings.rollout.questions_a_round = 500
+    records = [QuestionRecord(f"q{n}", "Who?", "x") for n in range(500)]
+    write_records(settings.rollout.questions, records)
+    killed = Commands([0.5], errors=[0, 3, 3], fails_at=3)
+    with pytest.raises(RoundError):
+        Improvement(settings, killed).go_on()
+    rest = Commands([0.6])
+    Improvement(settings, rest).go_on()
+    assert [TRAIN in words or EVALUATE in words for words in rest.asked] == [True, True]
+
+
+def test_a_second_component_that_does_not_draw_is_found_before_the_first_learns(
+    together: ImproveSettings,
+) -> None:
+    commands = Commands([0.5], sampled={"ras": 3})
+    with pytest.raises(RoundError, match="no call of t2t was drawn"):
+        Improvement(together, commands).go_on()
+    assert not any(TRAIN in words for words in commands.asked)
+
+
+def test_a_round_without_questions_is_refused_and_can_be_mended(settings: ImproveSettings) -> None:
+    questions = Path(settings.rollout.questions)
+    there = questions.read_bytes()
+    questions.write_text("")
+    with pytest.raises(RoundError, match="holds 0 questions"):
+        Improvement(settings, Commands([0.5])).go_on()
+    questions.write_bytes(there)
+    Improvement(settings, Commands([0.6, 0.55, 0.7])).go_on()
+
+
+def test_how_is_learnt_may_change_until_a_round_has_learned_so(settings: ImproveSettings) -> None:
+    with pytest.raises(RoundError):
+        Improvement(settings, Commands([0.5], fails_at=2)).go_on()
+    settings.rounds = 1
+    settings.learning.values = ["objective.kind=best_of", "train.batch_size=2"]
+    commands = Commands([0.6])
+    Improvement(settings, commands).go_on()
+    assert any("train.batch_size=2" in words for words in commands.asked)
+    settings.learning.values = ["objective.kind=best_of", "train.batch_size=4"]
+    with pytest.raises(ConfigError, match="rounds with another learning"):
+        Improvement(settings)
+    settings.learning.values[1] = "train.batch_size=2"
+    settings.learning.launcher = ["accelerate", "launch"]
+    assert Improvement(settings).best.number == 1
+
+
+def test_a_command_is_not_left_at_work_by_an_improvement_that_is_stopped(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    child = (
+        "import signal, sys, time, pathlib\n"
+        f"told = pathlib.Path({str(told)!r})\n"
+        "def note(*_):\n    told.write_text('stopped')\n    sys.exit(75)\n"
+        "signal.signal(signal.SIGTERM, note)\n"
+        "told.write_text('begun')\ntime.sleep(300)\n"
+    )
+
+    def stop() -> None:
+        while not told.is_file():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop).start()
+    with pytest.raises(RoundError, match="code 75"):
+        execute([sys.executable, "-c", child])
+    assert told.read_text() == "stopped"
+
+
 @pytest.mark.parametrize(
     ("drawn", "message"),
     [
-        ({"calls": {"greedy": 3}}, "no call was drawn, since ras takes no part in the loop"),
+        ({"sampled": {}}, "no call of ras was drawn, which takes no part in the loop"),
         ({"without": {"reward": 3, "recall": 3, "f1": 0}}, "since nothing tells its recall"),
     ],
 )
@@ -380,7 +454,7 @@ def test_what_cannot_be_asked_for_is_said(settings: ImproveSettings) -> None:
         Improvement(settings)
     settings.component = "ras"
     settings.measure.figure = "mrr"
-    with pytest.raises(ConfigError, match=r"measure\.figure=mrr: an evaluation has no such figure"):
+    with pytest.raises(ConfigError, match=r"measure\.figure=mrr: write f1 or em"):
         Improvement(settings, Commands([0.5])).go_on()
     with pytest.raises(RoundError, match=r"code 3: .*exit"):
         execute([sys.executable, "-c", "exit(3)"])

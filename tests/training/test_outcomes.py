@@ -287,6 +287,19 @@ def test_what_cannot_learn_from_outcomes_says_so(rolled_out: Path, tmp_path: Pat
         prepare(RECIPE, settings)
 
 
+def test_what_was_drawn_without_its_graphs_is_refused(rolled_out: Path, tmp_path: Path) -> None:
+    """A token of an empty graph would else stand in the place of the prompt's own."""
+    settings = settings_for(rolled_out, tmp_path / "out", "best_of")
+    made = [
+        replace(each, calls=[replace(one, subgraphs=None) for one in each.calls])
+        for each in read_records(settings.data.train, Trajectory)
+    ]
+    write_records(tmp_path / "without.jsonl", made)
+    settings.data.train = str(tmp_path / "without.jsonl")
+    with pytest.raises(OutcomeError, match="Roll out without --no-graph-encode"):
+        prepare(RECIPE, settings)
+
+
 def test_the_samples_are_the_ids_that_were_drawn(rolled_out: Path, tmp_path: Path) -> None:
     prepared = prepare(RECIPE, settings_for(rolled_out, tmp_path / "out", "policy"))
     calls = {one.id: one.call for one in prepared.train.records}

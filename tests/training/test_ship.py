@@ -86,6 +86,12 @@ def test_what_went_on_from_a_component_by_outcomes_names_the_data_of_both(traine
         ship(trained / "run", [before], trained / "again", licences)
     assert not (trained / "again").exists()
     ship(trained / "run", [before, rollout], trained / "again", licences)
+    # Nor an average of it with another.
+    plain = '{"settings": {"objective": {"kind": "imitation"}}}'
+    averaged = [{"objectives": ["best_of"]}, {"objectives": ["imitation"]}]
+    metrics.write_text(f'{{"averaged": {json.dumps(averaged)}, "last_part": {plain}}}')
+    with pytest.raises(CheckpointError, match=r"kind=best_of: name with --data"):
+        ship(trained / "run", [before], trained / "mean", licences)
 
 
 def test_a_component_that_does_not_say_what_it_was_made_from_is_no_data(trained: Path) -> None:

@@ -69,8 +69,11 @@ class Recipe(ABC, Generic[SettingsT, SourceT]):
         """Return what trajectories call the component of a config; none: it draws in no loop."""
         return ()
 
-    def encode_drawn(self, drawn: DrawnCall) -> Any:
-        """Return a drawn call as the processor returns a record: its ids as they were."""
+    def encode_drawn(self, config: Any, drawn: DrawnCall) -> Any:
+        """Return a drawn call as the processor returns a record: its ids as they were.
+
+        Raises OutcomeError for one that a component of this config does not read so.
+        """
         call = drawn.call
         prompt = call.input_ids or []
         input_ids = [*prompt, *call.token_ids]
@@ -188,7 +191,7 @@ def encode_data(
     dev_kept, dev_encoded, dev_cut = _encode(recipe, settings, processor, dev_records)
     drawn = None if from_labels else drawn_of(recipe, settings, config)
     calls = [call for item in drawn.items for call in calls_of(item)] if drawn else []
-    encoded += [recipe.encode_drawn(call) for call in calls]
+    encoded += [recipe.encode_drawn(config, call) for call in calls]
     table = None if lengths_only else recipe.text_table(settings, [*encoded, *dev_encoded])
     samples = recipe.samples(encoded, table)
     train = (

@@ -31,6 +31,8 @@ from training.rounds.settings import ImproveSettings
 from training.rounds.steps import Execute, Steps, execute
 
 logger = logging.getLogger(__name__)
+# Of an evaluation's results, that a component is kept by.
+FIGURES = ("f1", "em")
 T = TypeVar("T")
 
 
@@ -43,34 +45,38 @@ class Improvement:
         Raises:
             ConfigError: what is not said of a component, or a folder of other settings.
         """
+        if settings.measure.figure not in FIGURES:
+            raise ConfigError(
+                f"measure.figure={settings.measure.figure}: write {' or '.join(FIGURES)}"
+            )
         self.settings = settings
         self.folder = Path(settings.output_dir)
         self.learners = learners_of(settings)
         self.steps = Steps(settings, self.learners, run)
-        self._claim()
         self._log = rounds_log(self.folder)
         self.rounds = read_rounds(self.folder)
+        self._claim()
 
     def _claim(self) -> None:
-        """Note the settings, but for how many rounds there are; refuse a folder of others."""
+        """Note the settings, but for how many rounds there are; refuse a folder of others.
+
+        How a component is trained may change as long as no round has learned so.
+        """
         path = self.folder / SETTINGS_FILE
         now = {name: value for name, value in asdict(self.settings).items() if name != "rounds"}
-        if not path.is_file():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with atomic_write(path) as handle:
-                json.dump(now, handle, indent=2)
-            return
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        before = _filled(stored, asdict(ImproveSettings()))
-        if not now["beside"]["component"] and not before["beside"]["component"]:
-            # Nothing learns beside, whatever else is said of it.
-            before["beside"] = now["beside"]
-        differing = [key for key in now if now[key] != before[key]]
-        if differing:
-            raise ConfigError(
-                f"{self.folder} holds rounds with another {', '.join(differing)}. Give what it was "
-                "begun with, or name another output_dir"
-            )
+        if path.is_file():
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            before = _filled(stored, asdict(ImproveSettings()))
+            has_learnt = any(done.learning for done in self.rounds)
+            differing = _differing(now, before, has_learnt)
+            if differing:
+                raise ConfigError(
+                    f"{self.folder} holds rounds with another {', '.join(differing)}. Give what it "
+                    "was begun with, or name another output_dir"
+                )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as handle:
+            json.dump(now, handle, indent=2)
 
     @property
     def best(self) -> Round:
@@ -180,6 +186,18 @@ class Improvement:
             new.symlink_to(Path(component).resolve())
             # In one step: there is always a best.
             new.replace(link)
+
+
+def _differing(now: dict[str, Any], before: dict[str, Any], has_learnt: bool) -> list[str]:
+    """Return the settings that may not differ from those before, and do."""
+    if not now["beside"]["component"] and not before["beside"]["component"]:
+        # Nothing learns beside, whatever else is said of it.
+        before = {**before, "beside": now["beside"]}
+    free = ("launcher",) if has_learnt else ("launcher", "recipe", "values")
+    for part in ("learning", "beside"):
+        taken = {name: now[part][name] for name in free if name in now[part]}
+        before = {**before, part: {**before[part], **taken}}
+    return [key for key in now if now[key] != before[key]]
 
 
 def _filled(stored: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -41,9 +42,17 @@ class RoundError(UserError, RuntimeError):
 
 
 def execute(command: Command) -> None:
-    """Run a command of the project to its end. Raises RoundError, which shows it."""
+    """Run a command of the project to its end. Raises RoundError, which shows it.
+
+    A SIGTERM is passed on to it, so that none is left at work; a training then saves.
+    """
     logger.info("%s", shlex.join(command))
-    status = subprocess.run(list(command), check=False).returncode
+    running = subprocess.Popen(list(command))
+    earlier = signal.signal(signal.SIGTERM, lambda number, _: running.send_signal(number))
+    try:
+        status = running.wait()
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
     if status:
         raise RoundError(
             f"a command ended with code {status}: {shlex.join(command)}. See what it said above; "
@@ -70,6 +79,8 @@ class Steps:
         questions = folder / "questions.jsonl"
         if not questions.is_file():
             write_records(questions, self._questions(number))
+        # What is being learnt from stays as it is.
+        is_learnt = any((folder / learner.folder).exists() for learner in self.learners)
         results = self._whole(
             out,
             [
@@ -79,17 +90,20 @@ class Steps:
                 "--sample", *(learner.name for learner in self.learners),
                 *_weights(given.weights), *self.settings.loop, *given.options, *self._named(start),
             ],
+            tries=0 if is_learnt else 2,
         )  # fmt: skip
         self._check_drawn(out, results)
         return {name: results.get(name) for name in DRAWN}
 
     def _check_drawn(self, out: Path, results: Mapping[str, Any]) -> None:
         count, without = results["trajectories"], results["without"]
-        if not results["calls"].get("sampled"):
-            named = " and ".join(learner.name for learner in self.learners)
+        # Rollouts that were made before it was counted are taken at their word.
+        drawn = results.get("sampled", {learner.name: 1 for learner in self.learners})
+        if silent := [each.name for each in self.learners if not drawn.get(each.name)]:
             raise RoundError(
-                f"{out}: no call was drawn, since {named} takes no part in the loop. Say in `loop` "
-                "what asks it, such as --extraction,all for t2t, and name another output_dir"
+                f"{out}: no call of {' and '.join(silent)} was drawn, which takes no part in the "
+                "loop. Say in `loop` what asks it, such as --extraction,all for t2t, and name "
+                "another output_dir"
             )
         if without["reward"] == count:
             untold = [name for name, lacking in without.items() if lacking == count]
@@ -101,10 +115,19 @@ class Steps:
             )
 
     def _questions(self, number: int) -> list[QuestionRecord]:
-        """Return a round's questions: those after the round's before, from the start at the end."""
+        """Return a round's questions: those after the round's before, from the start at the end.
+
+        Raises RoundError for none.
+        """
         given = self.settings.rollout
         records = list(read_records(given.questions, QuestionRecord))
         count = min(given.questions_a_round, len(records))
+        if count < 1:
+            raise RoundError(
+                f"{given.questions} holds {len(records)} questions, of which a round takes "
+                f"{given.questions_a_round}: name questions in rollout.questions, and one or more "
+                "a round"
+            )
         return list(islice(cycle(records), (number - 1) * count, number * count))
 
     def train(
@@ -156,13 +179,15 @@ class Steps:
         pairs = zip(self.learners, components, strict=True)
         return [word for learner, folder in pairs for word in (learner.option, folder)]
 
-    def _whole(self, out: Path, command: list[str]) -> dict[str, Any]:
+    def _whole(self, out: Path, command: list[str], tries: int = 2) -> dict[str, Any]:
         """Return a command's results, once it has run; what failed is tried once more.
+
+        tries: 0 takes the results that there are.
 
         Raises RoundError where more than `MOST_FAILED` still fails: figures of the rest would
         decide wrongly.
         """
-        for _ in range(2):
+        for _ in range(tries):
             if (results := stored_results(out)) is not None and not results["errors"]:
                 return results
             again = ["--resume"] if is_begun(out) else []
