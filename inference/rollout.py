@@ -69,7 +69,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RUN",
         help="evaluation of plain retrieval with the same reader, for the part gain",
     )
-    add("--concurrency", type=positive_int, default=16, help="trajectories at a time (default: 16)")
+    add(
+        "--concurrency", type=positive_int, default=128,
+        help="trajectories at a time (default: 128)",
+    )  # fmt: skip
     add("--limit", type=positive_int, help="only the first so many questions")
     add(
         "--shard",

@@ -66,7 +66,7 @@ class Rollout:
     sample: Sequence[str] = ()
     weights: RewardWeights = field(default_factory=RewardWeights)
     baseline: Path | None = None
-    concurrency: int = 16
+    concurrency: int = 128
     limit: int | None = None
     resume: bool = False
     shard: Shard | None = None

@@ -7,7 +7,7 @@ from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.engines.contract import EngineDiedError, Request
 from models.formats.records import QuestionRecord
 from tests.inference.local_server import listening
-from tests.inference.test_loops import QUESTION, good_model
+from tests.inference.scripted_loop import QUESTION, good_model
 from tests.inference.test_serve_loops import make_server
 
 OTHER = QuestionRecord("other", "Who directed Dawn?", "Ana Lis")

@@ -20,7 +20,7 @@ from inference.serving.loop_chats import Chunk, LoopChat, sources_of
 from inference.serving.passages import CitedPassages, by_id
 from inference.serving.server import ModelServer, Served, model_names
 from tests.inference.local_server import listening
-from tests.inference.test_loops import FILM, PERSON, good_model, make_loop
+from tests.inference.scripted_loop import FILM, PERSON, good_model, make_loop
 
 QUESTION = "Where was the director of Dawn born?"
 KEY = "a key"

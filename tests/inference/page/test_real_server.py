@@ -6,7 +6,7 @@ from playwright.async_api import Page, expect
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from tests.inference.local_server import listening
 from tests.inference.page.test_ask import click_edge, drawn
-from tests.inference.test_loops import PERSON, good_model
+from tests.inference.scripted_loop import PERSON, good_model
 from tests.inference.test_serve_loops import KEY, QUESTION, make_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
