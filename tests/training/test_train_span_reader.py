@@ -63,7 +63,7 @@ def train(settings: T2TSettings) -> dict[str, Any]:
 def test_it_learns_to_point_and_to_refuse(
     samples_file: Path, encoder: Path, tmp_path: Path
 ) -> None:
-    changes = (f"data.dev={samples_file}", "train.num_train_epochs=40", "train.learning_rate=0.01")
+    changes = (f"data.dev={samples_file}", "train.num_train_epochs=60", "train.learning_rate=0.005")
     figures = train(recipe(samples_file, encoder, tmp_path / "run", *changes))
     assert figures["eval_exact_match"] > 0.9 and figures["eval_refused"] == 1.0
     assert figures["eval_loss"] < 0.3
