@@ -36,6 +36,7 @@ class GraphLLMConfig(ComponentConfig):
         graph: sizes of the graph encoder; None leaves it and the graph token out.
         encoder: name of the sentence encoder that gives the graph's features.
         compare_dates: whether derived comparisons join the triples.
+        instructions: whether prompts begin with the paper's instructions, or name the task alone.
         graph_position: where the graph token stands in a prompt, 1 after a BOS; None: looked up
             in the backbone's tokenizer when the model is built.
     """
@@ -50,6 +51,7 @@ class GraphLLMConfig(ComponentConfig):
     graph: GraphEncoderConfig | None = field(default_factory=GraphEncoderConfig)
     encoder: str = "minilm"
     compare_dates: bool = True
+    instructions: bool = True
     graph_position: int | None = None
 
     @classmethod
@@ -73,6 +75,7 @@ class GraphLLMConfig(ComponentConfig):
             max_output_tokens=self.max_output_tokens,
             graph_token=self.graph is not None,
             compare_dates=self.compare_dates,
+            instructions=self.instructions,
         )
 
     def fitted_to(self, backbone: PreTrainedModel) -> Self:

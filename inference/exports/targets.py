@@ -72,7 +72,10 @@ COMPONENT = "graph_encoder"
 PREFIX_FILE = "prefix.safetensors"
 PEFT_FOLDER = "peft"
 # What `load_graph_encoder` and whoever places the graph token must know.
-KEPT = ("graph", "encoder", "graph_position", "compare_dates", "backbone", "backbone_id")
+KEPT = (
+    *("graph", "encoder", "graph_position", "compare_dates", "instructions"),
+    *("backbone", "backbone_id"),
+)
 
 
 class ExportError(UserError, RuntimeError):
@@ -82,7 +85,7 @@ class ExportError(UserError, RuntimeError):
 def write_graph_encoder(folder: Path, config: Mapping[str, Any], out: Path) -> None:
     """Write `graph_encoder.safetensors` and a `config.json` with its sizes and sentence encoder."""
     shutil.copyfile(folder / GRAPH_ENCODER_FILE, out / GRAPH_ENCODER_FILE)
-    kept = {name: config[name] for name in KEPT}
+    kept = {name: config[name] for name in KEPT if name in config}
     settings = {"component": COMPONENT, "format_version": FORMAT_VERSION, **kept}
     write_json(out / CONFIG_FILE, settings)
 

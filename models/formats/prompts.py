@@ -20,6 +20,12 @@ The main question starts with "Question: ". Please answer the question, with sub
 retrieved graph information if they are helpful."""
 """INST_Ans, RAS Fig. 17."""
 
+PLAN_TASK = "Plan:"
+"""In the place of INST_Plan, for a planner that was trained so."""
+
+ANSWER_TASK = "Answer:"
+"""In the place of INST_Ans, for an answerer that was trained so."""
+
 TRIPLES_INSTRUCTION = """\
 Extract relationship triples from the given text, each in the format \
 (S> subject| P> predicate| O> object), separated by commas."""
@@ -75,14 +81,20 @@ def with_task_instruction(question: str, dataset: str) -> str:
     return f"{TASK_INSTRUCTIONS.get(dataset, '')} {question}".strip()
 
 
-def plan_prompt(history: History) -> str:
-    """The planner's prompt (RAS eq. 1 and 2); ends in a line break, the label follows."""
-    return f"{PLAN_INSTRUCTION}\n{format_history(history)}\n"
+def plan_prompt(history: History, instruction: bool = True) -> str:
+    """The planner's prompt (RAS eq. 1 and 2); ends in a line break, the label follows.
+
+    instruction: False names the task alone, for a model that was trained so.
+    """
+    return f"{PLAN_INSTRUCTION if instruction else PLAN_TASK}\n{format_history(history)}\n"
 
 
-def answer_prompt(history: History) -> str:
-    """The answerer's prompt (RAS eq. 7 and 8); ends in a line break, the label follows."""
-    return f"{ANSWER_INSTRUCTION}\n{format_history(history)}\n"
+def answer_prompt(history: History, instruction: bool = True) -> str:
+    """The answerer's prompt (RAS eq. 7 and 8); ends in a line break, the label follows.
+
+    instruction: as for `plan_prompt`.
+    """
+    return f"{ANSWER_INSTRUCTION if instruction else ANSWER_TASK}\n{format_history(history)}\n"
 
 
 def triples_prompt(text: str, few_shot: bool = False) -> str:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
-_PROMPTS: dict[Task, Callable[[History], str]] = {"plan": plan_prompt, "answer": answer_prompt}
+_PROMPTS: dict[Task, Callable[[History, bool], str]] = {
+    "plan": plan_prompt,
+    "answer": answer_prompt,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,7 @@ class RasProcessor:
     `max_input_tokens` bounds the prompt with BOS and graph token, `max_output_tokens` the label
     with EOS (paper: 2,500 and 300). `graph_token=False` leaves the placeholder out (the ablation
     without graph encoding). `compare_dates` adds derived comparisons to the last step's triples.
+    `instructions=False` names the task in the place of the paper's instructions.
     """
 
     def __init__(
@@ -74,11 +78,13 @@ class RasProcessor:
         max_output_tokens: int = 300,
         graph_token: bool = True,
         compare_dates: bool = True,
+        instructions: bool = True,
     ) -> None:
         self.tokenizer = tokenizer
         self.max_input_tokens = max_input_tokens
         self.max_output_tokens = max_output_tokens
         self.compare_dates = compare_dates
+        self.instructions = instructions
         self._start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
         self.graph_position = len(self._start) if graph_token else None
         if graph_token:
@@ -154,7 +160,7 @@ class RasProcessor:
         return low if high else 0
 
     def _tokenize_prompt(self, task: Task, history: History) -> tuple[str, list[int]]:
-        text = _PROMPTS[task](history)
+        text = _PROMPTS[task](history, self.instructions)
         return text, self._start + self._tokenize(text)
 
     def _tokenize(self, text: str) -> list[int]:

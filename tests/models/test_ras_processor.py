@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from models.formats.planning import History, HistoryStep
 from models.formats.prompts import answer_prompt, plan_prompt
-from models.formats.records import RasSample
+from models.formats.records import RasSample, Task
 from models.formats.triples import Triple
 from models.parts.graph import build_subgraph
 from models.processors.passages import LabelCutError
@@ -37,6 +37,19 @@ def test_prompt_is_bos_placeholder_and_text() -> None:
         assert encoded.graph_position == 1
         assert encoded.subgraphs[0].nodes == build_subgraph(FACTS).nodes
         assert (encoded.cut_triples, encoded.cut_steps) == (0, 0)
+
+
+@pytest.mark.parametrize(("task", "named"), [("plan", "Plan:"), ("answer", "Answer:")])
+def test_without_instructions_the_task_is_named_alone(task: Task, named: str) -> None:
+    history = History("Who?", (HistoryStep("Where?", FACTS),))
+    whole, short = (
+        processor(instructions=instructions).encode_prompt(task, history)
+        for instructions in (True, False)
+    )
+    first, rest = short.text.split("\n", 1)
+    assert first == named and whole.text.endswith(f"\n{rest}")
+    assert short.subgraphs[0].nodes == whole.subgraphs[0].nodes
+    assert short.graph_position == whole.graph_position
 
 
 def test_without_graph_token_there_is_no_placeholder() -> None:

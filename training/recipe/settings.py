@@ -100,6 +100,10 @@ class GraphSettings:
     dropout: float = setting(0.1, "dropout between graph layers")
     projector_dim: int = setting(2048, "inner width of the two-layer projector")
     compare_dates: bool = setting(True, "add derived comparison triples to the history")
+    instructions: bool = setting(
+        True,
+        "prompts begin with the paper's instructions; false: with the task's name, 90 tokens less",
+    )
 
 
 class Initialisation(Enum):

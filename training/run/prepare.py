@@ -17,7 +17,7 @@ from training.run.validation import Validator, make_validator
 from training.saving.checkpoints import resume_folder
 
 # What a component may be told anew by the recipe that goes on from it, beside all limits.
-RENEWED = ("compare_dates", "tasks")
+RENEWED = ("compare_dates", "instructions", "tasks")
 # What may differ between the component and the recipe: it holds no weight.
 FREE = (
     *RENEWED,
