@@ -251,7 +251,7 @@ def save(folder: Path, run: Mapping[str, Any], results: Any, keep: Iterable[Path
     """Write a record whole, or not at all; one of the same name gives way to it."""
     kept = [Path(path) for path in keep]
     with atomic_directory(folder) as new:
-        for name, value in ((RUN_FILE, run), (RESULTS_FILE, results)):
+        for name, value in ((RUN_FILE, run), (RESULTS_FILE, source.portable_paths(results))):
             text = json.dumps(value, indent=1, ensure_ascii=False)
             (new / name).write_text(text + "\n", encoding="utf-8")
         for path in kept:

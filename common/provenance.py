@@ -79,6 +79,16 @@ def portable_path(word: str) -> str:
     return public if public.startswith("DATA/") else f"ELSEWHERE/{path.name}"
 
 
+def portable_paths(value: Any) -> Any:
+    """Return figures as JSON has them, each absolute path in them without a machine's folders."""
+    if isinstance(value, dict):
+        return {name: portable_paths(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(portable_paths, value))
+    is_path = isinstance(value, str) and re.fullmatch(r"/[\w@%+=:,./{}-]+", value)
+    return portable_path(value) if is_path else value
+
+
 @functools.cache
 def git_state(root: Path = ROOT) -> dict[str, Any]:
     """Return `commit`, and `dirty`: whether tracked files differ from it; both None outside git.

@@ -73,3 +73,10 @@ def test_another_interpreter_tells_its_machine_and_versions() -> None:
     told = json.loads(done.stdout)
     assert told["machine"]["cores"] >= 1 and told["machine"]["processor"]
     assert told["versions"]["torch"] and "nothing-such" not in told["versions"]
+
+
+def test_figures_name_no_folder_of_a_machine() -> None:
+    told = {"runs": [{"folder": "/home/someone/runs/kb", "f1": 0.5}], "/": "/", "asked": "a / b"}
+    assert source.portable_paths(told) == {
+        "runs": [{"folder": "ELSEWHERE/kb", "f1": 0.5}], "/": "/", "asked": "a / b"
+    }  # fmt: skip
