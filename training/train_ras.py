@@ -18,6 +18,7 @@ from models.parts.graph import build_subgraph
 from models.parts.graph_encoder import GraphEncoderConfig
 from models.processors.ras import EncodedSample
 from training.recipe.drawn import DrawnCall, OutcomeError
+from training.recipe.objective import ObjectiveName
 from training.recipe.recipe import Recipe, shared_values
 from training.recipe.samples import (
     TrainingSample,
@@ -26,7 +27,7 @@ from training.recipe.samples import (
     feature_width,
     graph_samples,
 )
-from training.recipe.settings import RasSettings
+from training.recipe.settings import ConfigError, RasSettings
 from training.run.command import run_command
 from training.run.scores import score_ras
 
@@ -54,6 +55,19 @@ class RasRecipe(Recipe[RasSettings, RasSample]):
         records, bad = super().read(settings, path, limit)
         check_plan_labels(records, path)
         return records, bad
+
+    def check(self, settings: RasSettings) -> None:
+        """Refuse to learn from outcomes under other prompts than the component drew from."""
+        super().check(settings)
+        start, kind = settings.model.start_from, settings.objective.kind
+        if not start or kind is ObjectiveName.imitation:
+            return
+        drew = GraphLLMConfig.read(start).instructions
+        if settings.graph.instructions != drew:
+            raise ConfigError(
+                f"graph.instructions={str(settings.graph.instructions).lower()}: {start} drew with "
+                f"{str(drew).lower()}, and is asked so afterwards. Write that"
+            )
 
     def config(self, settings: RasSettings, records: Sequence[RasSample]) -> GraphLLMConfig:
         """Return the recipe's model in the words of models/."""

@@ -300,6 +300,14 @@ def test_what_was_drawn_without_its_graphs_is_refused(rolled_out: Path, tmp_path
         prepare(RECIPE, settings)
 
 
+def test_other_prompts_than_the_component_drew_from_are_refused(
+    rolled_out: Path, tmp_path: Path
+) -> None:
+    settings = settings_for(rolled_out, tmp_path / "out", "best_of", "graph.instructions=false")
+    with pytest.raises(ConfigError, match=r"graph\.instructions=false: .* drew with true"):
+        prepare(RECIPE, settings)
+
+
 def test_the_samples_are_the_ids_that_were_drawn(rolled_out: Path, tmp_path: Path) -> None:
     prepared = prepare(RECIPE, settings_for(rolled_out, tmp_path / "out", "policy"))
     calls = {one.id: one.call for one in prepared.train.records}
