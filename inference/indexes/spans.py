@@ -5,7 +5,7 @@ import hashlib
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from inference.indexes.extraction import Payer
@@ -60,7 +60,12 @@ class SpanService:
             self._waiting |= own
         if own:
             with self._reading:
-                known |= self._read_waiting(own)
+                try:
+                    known |= self._read_waiting(own)
+                finally:
+                    with self._asking:
+                        for key in own:
+                            self._waiting.pop(key, None)
         return [known[key] for key in keys]
 
     def _read_waiting(self, own: dict[bytes, Pair]) -> dict[bytes, Span]:
@@ -81,8 +86,6 @@ class SpanService:
                 raise
             logger.warning("reading for several callers failed (%s); reading for each", error)
             return known | self._read(left)
-        finally:
-            self._no_longer_wait(left)
 
     def _read(self, pairs: Mapping[bytes, Pair]) -> dict[bytes, Span]:
         """Read pairs, and keep what they came to."""
@@ -95,13 +98,7 @@ class SpanService:
             self._known |= read
             while len(self._known) > KEPT_ANSWERS + len(read):
                 self._known.popitem(last=False)
-        self._no_longer_wait(read)
         return read
-
-    def _no_longer_wait(self, keys: Iterable[bytes]) -> None:
-        with self._asking:
-            for key in keys:
-                self._waiting.pop(key, None)
 
     def forget(self) -> None:
         """Forget what was read."""

@@ -28,13 +28,9 @@ from training.rounds.settings import ImproveSettings
 from training.rounds.steps import RoundError, execute
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> ImproveSettings:
-    return settings_in(tmp_path, "loop=[--loop,ras]")
-
-
-def test_tokens_of_rounds_compare(settings: ImproveSettings, tmp_path: Path) -> None:
+def test_tokens_of_rounds_compare(tmp_path: Path) -> None:
     """What an evaluation read before would cost the next one nothing."""
+    settings = settings_in(tmp_path, "loop=[--loop,ras]")
     commands = Commands([0.5, 0.6])
     settings.rounds = 1
     improvement = Improvement(settings, commands)
@@ -74,13 +70,13 @@ def test_a_command_is_not_left_at_work_by_an_improvement_that_is_stopped(tmp_pat
 
 
 def test_commands_run_in_the_folder_that_paths_are_relative_to(
-    settings: ImproveSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     execute([sys.executable, "-c", "open('here', 'w')"])
     assert (tmp_path / "here").is_file()
     commands = Commands([0.5, 0.6, 0.55, 0.7])
-    Improvement(settings, commands).go_on()
+    Improvement(settings_in(tmp_path, "loop=[--loop,ras]"), commands).go_on()
     assert all(Path(words[1]).is_file() for words in commands.asked)
 
 

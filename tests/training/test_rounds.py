@@ -205,10 +205,8 @@ def test_a_kill_between_a_round_and_its_links_loses_nothing(
     assert (tmp_path / "out/best_t2t").resolve() == tmp_path / "out/round-03/train_t2t"
 
 
-@pytest.mark.parametrize("step", range(10))
-def test_what_is_killed_at_any_step_goes_on_from_there(
-    settings: ImproveSettings, step: int
-) -> None:
+def gone_on(settings: ImproveSettings, step: int) -> tuple[Improvement, Commands, Commands]:
+    """An improvement that was killed at a step, and the commands before and after."""
     figures = [0.5, 0.6, 0.55, 0.7]
     killed = Commands(figures, fails_at=step)
     with pytest.raises(RoundError):
@@ -217,6 +215,14 @@ def test_what_is_killed_at_any_step_goes_on_from_there(
     improvement = Improvement(settings, rest)
     improvement.go_on()
     assert [done.figure for done in improvement.rounds] == figures
+    return improvement, killed, rest
+
+
+@pytest.mark.parametrize("step", range(10))
+def test_what_is_killed_at_any_step_goes_on_from_there(
+    settings: ImproveSettings, step: int
+) -> None:
+    _, killed, rest = gone_on(settings, step)
     # Ten steps, of which the killed one was begun twice.
     assert len(killed.asked) + len(rest.asked) == 11
     again = rest.asked[0]
@@ -261,14 +267,7 @@ def test_two_components_draw_learn_and_are_kept_together(
 
 @pytest.mark.parametrize("step", [3, 4, 5, 6])
 def test_two_components_go_on_where_they_were_killed(together: ImproveSettings, step: int) -> None:
-    figures = [0.5, 0.6, 0.55, 0.7]
-    killed = Commands(figures, fails_at=step)
-    with pytest.raises(RoundError):
-        Improvement(together, killed).go_on()
-    rest = Commands(killed.figures)
-    improvement = Improvement(together, rest)
-    improvement.go_on()
-    assert [done.figure for done in improvement.rounds] == figures
+    improvement, killed, rest = gone_on(together, step)
     # A measurement, and four steps in each of three rounds, of which one was begun twice.
     assert len(killed.asked) + len(rest.asked) == 14
     assert improvement.best.folders == [
