@@ -62,12 +62,14 @@ class RasRecipe(Recipe[RasSettings, RasSample]):
         start, kind = settings.model.start_from, settings.objective.kind
         if not start or kind is ObjectiveName.imitation:
             return
-        drew = GraphLLMConfig.read(start).instructions
-        if settings.graph.instructions != drew:
-            raise ConfigError(
-                f"graph.instructions={str(settings.graph.instructions).lower()}: {start} drew with "
-                f"{str(drew).lower()}, and is asked so afterwards. Write that"
-            )
+        drew = GraphLLMConfig.read(start)
+        for name in ("instructions", "compare_dates"):
+            own, then = getattr(settings.graph, name), getattr(drew, name)
+            if own != then:
+                raise ConfigError(
+                    f"graph.{name}={str(own).lower()}: {start} drew with {str(then).lower()}, and "
+                    "is asked so afterwards. Write that"
+                )
 
     def config(self, settings: RasSettings, records: Sequence[RasSample]) -> GraphLLMConfig:
         """Return the recipe's model in the words of models/."""

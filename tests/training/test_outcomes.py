@@ -300,11 +300,12 @@ def test_what_was_drawn_without_its_graphs_is_refused(rolled_out: Path, tmp_path
         prepare(RECIPE, settings)
 
 
+@pytest.mark.parametrize("name", ["instructions", "compare_dates"])
 def test_other_prompts_than_the_component_drew_from_are_refused(
-    rolled_out: Path, tmp_path: Path
+    rolled_out: Path, tmp_path: Path, name: str
 ) -> None:
-    settings = settings_for(rolled_out, tmp_path / "out", "best_of", "graph.instructions=false")
-    with pytest.raises(ConfigError, match=r"graph\.instructions=false: .* drew with true"):
+    settings = settings_for(rolled_out, tmp_path / "out", "best_of", f"graph.{name}=false")
+    with pytest.raises(ConfigError, match=rf"graph\.{name}=false: .* drew with true"):
         prepare(RECIPE, settings)
 
 
