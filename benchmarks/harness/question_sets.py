@@ -24,6 +24,8 @@ TWO_STAGES = SINGLE_PLANS + "__two_stage_reader"
 QUESTION_FIRST = "__question_first"
 # Loops with planners that learned to name several steps at once.
 AHEAD = "__plans_ahead"
+# The last of them, whose prompts begin with the paper's instructions.
+INSTRUCTED = AHEAD + "_with_instructions"
 BASELINE = "ras_no_planning"
 TITLES = {
     "2wikimultihopqa": "2WikiMultihopQA",
@@ -139,23 +141,28 @@ class QuestionSet:
 
     @cached_property
     def ahead(self) -> list[dict[str, Any]]:
-        """F1 with single plans, `single`, and with those of several steps, `loop`, as `ablated`.
+        """F1 with single plans, `lacking`, and with those of several steps, over all questions.
 
         The planner that ships comes last, after those that were tried.
         """
-        rows = []
-        for loop in self.loops:
-            tried = [name for name in self.runs if name.startswith(loop + AHEAD)]
-            for single, several in (
-                (loop + SINGLE_PLANS, [*tried, loop]),
-                (loop + SINGLE_PLANS + WITHOUT, [loop + WITHOUT]),
-            ):
-                rows += [
-                    {**next(self._paired(single, name)), "single": single}
-                    for name in several
-                    if {single, name} <= self.runs.keys()
-                ]
-        return rows
+        planners = {
+            loop: [name for name in self.runs if name.startswith(loop + AHEAD)]
+            for loop in self.loops
+        }
+        return self._overall(
+            (loop + SINGLE_PLANS + rule, name + rule)
+            for loop, tried in planners.items()
+            for rule in ("", WITHOUT)
+            for name in (*tried, loop)
+            if not name.endswith(WITHOUT)
+        )
+
+    @cached_property
+    def uninstructed(self) -> list[dict[str, Any]]:
+        """F1 with the paper's instructions in prompts, `lacking`, and without, as `ahead`."""
+        return self._overall(
+            (loop + INSTRUCTED + rule, loop + rule) for loop in self.loops for rule in ("", WITHOUT)
+        )
 
     @cached_property
     def variants(self) -> list[dict[str, Any]]:
@@ -178,6 +185,10 @@ class QuestionSet:
         """Return a run's mean weighted tokens a question, as `calls`."""
         return _mean(score.weighted_tokens for score in self.runs[name].scores.values())
 
+    def _overall(self, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Compare pairs of runs over all questions, as far as both are recorded."""
+        return [next(self._paired(*pair)) for pair in pairs if set(pair) <= self.runs.keys()]
+
     def _against(self, lacking: str, having: str = "") -> list[dict[str, Any]]:
         """Compare two variants of each loop, as far as both are recorded."""
         return [
@@ -191,7 +202,7 @@ class QuestionSet:
         """Yield a row for all questions and for each type: two runs and what one gains."""
         for kind in (ALL_TYPES, *self.types):
             lack, have = self._f1(lacking, kind), self._f1(having, kind)
-            row = {"loop": having, "type": kind, "n": len(have)}
+            row = {"loop": having, "lacking": lacking, "type": kind, "n": len(have)}
             row["with"], row["without"] = map(asdict, map(bootstrap_interval, (have, lack)))
             yield {**row, "gain": asdict(paired_bootstrap(lack, have))}
 

@@ -217,7 +217,7 @@ def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     shutil.copytree(own / "none", own / "ras__plans_ahead")
     [group] = page.read_sets(page.read_records(evaluated), page.DEVELOPMENT)
     tried, ships = group.ahead
-    assert (tried["loop"], tried["single"]) == ("ras__plans_ahead", "ras__single_plans")
+    assert (tried["loop"], tried["lacking"]) == ("ras__plans_ahead", "ras__single_plans")
     assert (tried["with"]["mean"], tried["without"]["mean"]) == (0.25, 0.5)
     assert (ships["loop"], ships["with"]["mean"], ships["without"]["mean"]) == ("ras", 0.75, 0.5)
     assert (group.calls("ras"), group.tokens("ras")) == (2, 50)
@@ -233,6 +233,20 @@ def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     assert f"| {page.within(row['gain'])} | {page.probability(row['gain']['p_value'])} |" in section
     varied = "| [`ras`, paper](../benchmarks/results/development/own/ras__paper/) |"
     assert section.count(varied) == 1
+
+
+def test_prompts_without_instructions_stand_beside_those_with_them(evaluated: Path) -> None:
+    own = evaluated / "evaluations" / "2wikimultihopqa"
+    shutil.copytree(own / "ras__earlier", own / "ras__plans_ahead_with_instructions")
+    [group] = page.read_sets(page.read_records(evaluated))
+    [row] = group.uninstructed
+    assert (row["loop"], row["lacking"]) == ("ras", "ras__plans_ahead_with_instructions")
+    assert (row["with"]["mean"], row["without"]["mean"], row["n"]) == (0.75, 0.75, 20)
+    rule = "ras__plans_ahead_with_instructions__no_derived"
+    shutil.copytree(own / "none", own / rule)
+    [group] = page.read_sets(page.read_records(evaluated))
+    assert [each["lacking"] for each in group.uninstructed][1:] == [rule]
+    assert [each["loop"] for each in group.ahead] == [row["lacking"], "ras"]
 
 
 def test_rounds_of_improvements_are_on_the_page(evaluated: Path, tmp_path: Path) -> None:
