@@ -24,8 +24,6 @@ TWO_STAGES = SINGLE_PLANS + "__two_stage_reader"
 QUESTION_FIRST = "__question_first"
 # Loops with planners that learned to name several steps at once.
 AHEAD = "__plans_ahead"
-# The last of them, whose prompts begin with the paper's instructions.
-INSTRUCTED = AHEAD + "_with_instructions"
 BASELINE = "ras_no_planning"
 TITLES = {
     "2wikimultihopqa": "2WikiMultihopQA",
@@ -145,24 +143,14 @@ class QuestionSet:
 
         The planner that ships comes last, after those that were tried.
         """
-        planners = {
-            loop: [name for name in self.runs if name.startswith(loop + AHEAD)]
-            for loop in self.loops
-        }
-        return self._overall(
+        tried = [name for name in self.runs if AHEAD in name and not name.endswith(WITHOUT)]
+        pairs = (
             (loop + SINGLE_PLANS + rule, name + rule)
-            for loop, tried in planners.items()
+            for loop in self.loops
             for rule in ("", WITHOUT)
-            for name in (*tried, loop)
-            if not name.endswith(WITHOUT)
+            for name in (*(one for one in tried if one.startswith(loop + AHEAD)), loop)
         )
-
-    @cached_property
-    def uninstructed(self) -> list[dict[str, Any]]:
-        """F1 with the paper's instructions in prompts, `lacking`, and without, as `ahead`."""
-        return self._overall(
-            (loop + INSTRUCTED + rule, loop + rule) for loop in self.loops for rule in ("", WITHOUT)
-        )
+        return [next(self._paired(*pair)) for pair in pairs if set(pair) <= self.runs.keys()]
 
     @cached_property
     def variants(self) -> list[dict[str, Any]]:
@@ -184,10 +172,6 @@ class QuestionSet:
     def tokens(self, name: str) -> float | None:
         """Return a run's mean weighted tokens a question, as `calls`."""
         return _mean(score.weighted_tokens for score in self.runs[name].scores.values())
-
-    def _overall(self, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-        """Compare pairs of runs over all questions, as far as both are recorded."""
-        return [next(self._paired(*pair)) for pair in pairs if set(pair) <= self.runs.keys()]
 
     def _against(self, lacking: str, having: str = "") -> list[dict[str, Any]]:
         """Compare two variants of each loop, as far as both are recorded."""

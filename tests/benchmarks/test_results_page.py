@@ -235,18 +235,23 @@ def test_development_runs_stand_beside_their_variants(evaluated: Path) -> None:
     assert section.count(varied) == 1
 
 
-def test_prompts_without_instructions_stand_beside_those_with_them(evaluated: Path) -> None:
+def test_plans_ahead_without_the_rule_stand_beside_single_plans_without_it(
+    evaluated: Path,
+) -> None:
     own = evaluated / "evaluations" / "2wikimultihopqa"
-    shutil.copytree(own / "ras__earlier", own / "ras__plans_ahead_with_instructions")
+    for copied, name in {
+        "ras__earlier": "ras__plans_ahead",
+        "none": "ras__plans_ahead__no_derived",
+        "ras_no_planning": "ras__single_plans__no_derived",
+    }.items():
+        shutil.copytree(own / copied, own / name)
     [group] = page.read_sets(page.read_records(evaluated))
-    [row] = group.uninstructed
-    assert (row["loop"], row["lacking"]) == ("ras", "ras__plans_ahead_with_instructions")
-    assert (row["with"]["mean"], row["without"]["mean"], row["n"]) == (0.75, 0.75, 20)
-    rule = "ras__plans_ahead_with_instructions__no_derived"
-    shutil.copytree(own / "none", own / rule)
-    [group] = page.read_sets(page.read_records(evaluated))
-    assert [each["lacking"] for each in group.uninstructed][1:] == [rule]
-    assert [each["loop"] for each in group.ahead] == [row["lacking"], "ras"]
+    assert [(row["loop"], row["lacking"]) for row in group.ahead] == [
+        ("ras__plans_ahead", "ras__single_plans"),
+        ("ras", "ras__single_plans"),
+        ("ras__plans_ahead__no_derived", "ras__single_plans__no_derived"),
+        ("ras__no_derived", "ras__single_plans__no_derived"),
+    ]
 
 
 def test_rounds_of_improvements_are_on_the_page(evaluated: Path, tmp_path: Path) -> None:
