@@ -24,6 +24,8 @@ TWO_STAGES = SINGLE_PLANS + "__two_stage_reader"
 QUESTION_FIRST = "__question_first"
 # Loops with planners that learned to name several steps at once.
 AHEAD = "__plans_ahead"
+# The last of them, whose prompts begin with the paper's instructions.
+INSTRUCTED = AHEAD + "_with_instructions"
 BASELINE = "ras_no_planning"
 TITLES = {
     "2wikimultihopqa": "2WikiMultihopQA",
@@ -144,13 +146,19 @@ class QuestionSet:
         The planner that ships comes last, after those that were tried.
         """
         tried = [name for name in self.runs if AHEAD in name and not name.endswith(WITHOUT)]
-        pairs = (
+        return self._overall(
             (loop + SINGLE_PLANS + rule, name + rule)
             for loop in self.loops
             for rule in ("", WITHOUT)
             for name in (*(one for one in tried if one.startswith(loop + AHEAD)), loop)
         )
-        return [next(self._paired(*pair)) for pair in pairs if set(pair) <= self.runs.keys()]
+
+    @cached_property
+    def uninstructed(self) -> list[dict[str, Any]]:
+        """F1 with the paper's instructions in prompts, `lacking`, and without, as `ahead`."""
+        return self._overall(
+            (loop + INSTRUCTED + rule, loop + rule) for loop in self.loops for rule in ("", WITHOUT)
+        )
 
     @cached_property
     def variants(self) -> list[dict[str, Any]]:
@@ -181,6 +189,10 @@ class QuestionSet:
             if {loop + lacking, loop + having} <= self.runs.keys()
             for row in self._paired(loop + lacking, loop + having)
         ]
+
+    def _overall(self, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Compare pairs of runs over all questions, as far as both are recorded."""
+        return [next(self._paired(*pair)) for pair in pairs if set(pair) <= self.runs.keys()]
 
     def _paired(self, lacking: str, having: str) -> Iterator[dict[str, Any]]:
         """Yield a row for all questions and for each type: two runs and what one gains."""

@@ -254,6 +254,20 @@ def test_plans_ahead_without_the_rule_stand_beside_single_plans_without_it(
     ]
 
 
+def test_prompts_without_instructions_stand_beside_those_with_them(evaluated: Path) -> None:
+    own = evaluated / "evaluations" / "2wikimultihopqa"
+    shutil.copytree(own / "ras__earlier", own / "ras__plans_ahead_with_instructions")
+    [group] = page.read_sets(page.read_records(evaluated))
+    [row] = group.uninstructed
+    assert (row["loop"], row["lacking"]) == ("ras", "ras__plans_ahead_with_instructions")
+    assert (row["with"]["mean"], row["without"]["mean"], row["n"]) == (0.75, 0.75, 20)
+    rule = "ras__plans_ahead_with_instructions__no_derived"
+    shutil.copytree(own / "none", own / rule)
+    [group] = page.read_sets(page.read_records(evaluated))
+    assert [each["lacking"] for each in group.uninstructed][1:] == [rule]
+    assert [each["loop"] for each in group.ahead] == [row["lacking"], "ras"]
+
+
 def test_rounds_of_improvements_are_on_the_page(evaluated: Path, tmp_path: Path) -> None:
     folder = improvement(tmp_path / "planner", [1.0, 0.0] * 10, [1.0, 1.0] * 10)
     measured = tmp_path / "rounds.json"
