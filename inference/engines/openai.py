@@ -12,7 +12,6 @@ from typing import Any
 
 import openai
 
-from inference.engines.batching import PROBE_SECONDS, RunningRequests, completions_of
 from inference.engines.contract import (
     AccessError,
     Completion,
@@ -25,6 +24,7 @@ from inference.engines.contract import (
     UnsupportedRequestError,
 )
 from inference.engines.openai_stream import STREAMED, read_stream
+from inference.engines.running_requests import PROBE_SECONDS, RunningRequests, completions_of
 
 # Request time-out, conflict, rate limit.
 TRANSIENT_STATUSES = (408, 409, 429)

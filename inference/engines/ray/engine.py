@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from inference.engines.batching import PROBE_SECONDS, RunningRequests, completions_of
 from inference.engines.component_loader import first_backbone
 from inference.engines.contract import (
     Completion,
@@ -29,6 +28,7 @@ from inference.engines.ray.dispatch import (
 )
 from inference.engines.ray.pool import Pool, line_of, value_of
 from inference.engines.ray.transport import Failure, Listener, to_send
+from inference.engines.running_requests import PROBE_SECONDS, RunningRequests, completions_of
 from inference.engines.served import text_ids
 from models.files.backbone import load_tokenizer
 from models.files.checkpoint import read_component_config

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from inference.engines.batch_choice import Job, Limits, Running, Work
-from inference.engines.batching import DynamicBatcher, RunningBatch, probe
+from inference.engines.batching import DynamicBatcher, RunningBatch
 from inference.engines.component_loader import first_backbone
 from inference.engines.contract import Completion, Health, LogprobsOf, Request
+from inference.engines.running_requests import probe
 from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
 from inference.engines.text_pieces import TextPieces, text_pieces
 from inference.engines.token_choice import ConstraintCompiler, RowState

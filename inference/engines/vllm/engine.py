@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from inference.engines.batch_choice import Limits, Work
-from inference.engines.batching import DynamicBatcher, all_at_once, completions_of, probe
+from inference.engines.batching import DynamicBatcher, all_at_once
 from inference.engines.component_loader import first_backbone
 from inference.engines.contract import (
     Completion,
@@ -25,6 +25,7 @@ from inference.engines.contract import (
     Request,
     generation_error,
 )
+from inference.engines.running_requests import completions_of, probe
 from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
 from inference.engines.text_pieces import TextPieces, text_pieces
 from inference.engines.token_choice import ConstraintCompiler, output_text
