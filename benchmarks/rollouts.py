@@ -5,8 +5,8 @@
 
 Each engine runs inference/rollout.py with what stands after `--` twice: in one go, and with all of
 its processes killed at random moments, each time resumed. Nothing may be missing or there twice
-then, and every line that was written before a kill must still be there. The last line of the output
-is one JSON object.
+then, and every line that was written before a kill must still be there. `ray` is one engine of
+transformers a thread. The last line of the output is one JSON object.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from models.formats.records import read_records
 from models.formats.trajectories import TRAJECTORIES_FILE, Trajectory
 
 ROLLOUT = Path(__file__).resolve().parents[1] / "inference" / "rollout.py"
-ENGINES = ("transformers", "vllm")
+ENGINES = ("transformers", "vllm", "ray")
 SECONDS_BETWEEN_LOOKS = 0.05
 COLUMNS = ("trajectories", "trajectories_per_hour", "rollout_seconds", "killed", "missing",
            "doubled", "lost_lines", "same")  # fmt: skip
@@ -110,11 +110,14 @@ class RolloutCommand:
 
 def measure(engine: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of an engine's rollout, in one go and killed."""
-    given = [*options.rollout, "--engine", engine]
-    whole = RolloutCommand(folder / f"{engine}-whole", given, options.threads)
+    given, threads = [*options.rollout, "--engine", engine], options.threads
+    if engine == "ray":
+        each = ("--ray-engine", "transformers", "--engine-cpus", "1")
+        given, threads = [*given, "--engines", str(threads), *each], 1
+    whole = RolloutCommand(folder / f"{engine}-whole", given, threads)
     results = whole.finish()
     wanted = outcomes(whole.out)
-    command = RolloutCommand(folder / f"{engine}-killed", given, options.threads)
+    command = RolloutCommand(folder / f"{engine}-killed", given, threads)
     chance = random.Random(options.seed)
     places = sorted(chance.sample(range(1, len(wanted)), min(options.kills, len(wanted) - 1)))
     written: set[bytes] = set()
@@ -148,7 +151,7 @@ def outcomes(folder: Path) -> dict[tuple[str, int], Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = benchmark_parser(__doc__)
     add = parser.add_argument
-    add("--engines", nargs="+", choices=ENGINES, default=ENGINES, help="(default: both)")
+    add("--engines", nargs="+", choices=ENGINES, default=ENGINES[:2], help="(default: %(default)s)")
     add("--kills", type=whole_number(0), default=5, help="of the second run (default: 5)")
     add("--threads", type=positive_int, default=available_threads(), help="(default: all cores)")
     add("--seed", type=int, default=0, help="of when it is killed (default: 0)")
