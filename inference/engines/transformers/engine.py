@@ -25,6 +25,7 @@ from inference.engines.transformers.components import (
     TransformersComponentLoader,
 )
 from inference.engines.transformers.decoding import decode_causal, decode_encoder_decoder
+from inference.engines.transformers.freed_memory import FreedMemory
 from models.files.backbone import default_device
 from models.parts.graph import Subgraph
 from models.processors.passages import PassageProcessor
@@ -104,15 +105,15 @@ class TransformersEngine:
         folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
         if backbone is None:
             backbone = first_backbone(folders)
-        loader = TransformersComponentLoader(
-            backbone, dtype, device or default_device(), merge_adapters
-        )
+        device = device or default_device()
+        loader = TransformersComponentLoader(backbone, dtype, device, merge_adapters)
         self.served = ServedNames(loader.load_all(folders), loader.combined)
         self.tokenizer = loader.tokenizer
         self._logprobs_of = logprobs_of
         self._compilers: dict[int, ConstraintCompiler] = {}
         self._closing = threading.Event()
         self._progress: float | None = None
+        self._freed = FreedMemory() if torch.device(device).type == "cpu" else None
         limits = Limits(max_batch_size, max_batch_tokens)
         self.batcher: DynamicBatcher[Prepared, Completion] = DynamicBatcher(self._run, limits)
 
@@ -183,6 +184,8 @@ class TransformersEngine:
     def _at_call(self) -> bool:
         """Called before each call of the model: notes the progress, says whether to stop."""
         self._progress = time.monotonic()
+        if self._freed is not None:
+            self._freed.give_back()
         return self._closing.is_set()
 
     def _row(

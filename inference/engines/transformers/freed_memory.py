@@ -1,0 +1,34 @@
+"""Giving memory that is no longer used back to the system."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+
+
+class FreedMemory:
+    """What this process let go, which the C library keeps in holes between what is still in use.
+
+    Key-value caches of ever other sizes leave such holes: without this an engine on a CPU that
+    draws for a rollout holds twice the memory that it needs after a quarter of an hour.
+    """
+
+    def __init__(self, seconds: float = 10.0) -> None:
+        """seconds: least between two times, since looking for what is free takes a while itself."""
+        self.seconds = seconds
+        self._last = time.monotonic()
+        self._trim: Callable[[int], int] | None
+        try:
+            self._trim = ctypes.CDLL(None).malloc_trim
+        except (AttributeError, OSError, TypeError):
+            # Other C libraries than glibc keep less, and have no such call.
+            self._trim = None
+
+    def give_back(self) -> bool:
+        """Return it to the system, where the last time is long enough ago; tells whether it was."""
+        if self._trim is None or time.monotonic() - self._last < self.seconds:
+            return False
+        self._trim(0)
+        self._last = time.monotonic()
+        return True
