@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 
 class FreedMemory:
-    """What this process let go, which the C library keeps in holes between what is still in use.
+    """Memory that this process freed and the C library keeps, in holes between what is in use.
 
-    Key-value caches of ever other sizes leave such holes: without this an engine on a CPU that
-    draws for a rollout holds twice the memory that it needs after a quarter of an hour.
+    Key-value caches whose sizes keep changing leave such holes: an engine on a CPU that draws for a
+    rollout would hold twice the memory that it needs after a quarter of an hour.
     """
 
     def __init__(self, seconds: float = 10.0) -> None:
-        """seconds: least between two times, since looking for what is free takes a while itself."""
+        """seconds: least between two times, since finding what is free takes time itself."""
         self.seconds = seconds
         self._last = time.monotonic()
         self._trim: Callable[[int], int] | None
@@ -26,7 +26,7 @@ class FreedMemory:
             self._trim = None
 
     def give_back(self) -> bool:
-        """Return it to the system, where the last time is long enough ago; tells whether it was."""
+        """Give it back unless that was done within `seconds`; returns whether it did."""
         if self._trim is None or time.monotonic() - self._last < self.seconds:
             return False
         self._trim(0)
