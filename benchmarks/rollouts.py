@@ -151,7 +151,13 @@ def outcomes(folder: Path) -> dict[tuple[str, int], Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = benchmark_parser(__doc__)
     add = parser.add_argument
-    add("--engines", nargs="+", choices=ENGINES, default=ENGINES[:2], help="(default: %(default)s)")
+    add(
+        "--engines",
+        nargs="+",
+        choices=ENGINES,
+        default=ENGINES[:2],
+        help="(default: the first two)",
+    )
     add("--kills", type=whole_number(0), default=5, help="of the second run (default: 5)")
     add("--threads", type=positive_int, default=available_threads(), help="(default: all cores)")
     add("--seed", type=int, default=0, help="of when it is killed (default: 0)")

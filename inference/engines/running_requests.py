@@ -1,4 +1,4 @@
-"""Requests at work in an engine that sends them on, each with an outcome of its own."""
+"""Requests that an engine sends on, each with an outcome of its own, and one that probes it."""
 
 from __future__ import annotations
 
