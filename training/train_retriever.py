@@ -13,7 +13,7 @@ from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
-from common.commands import command_parser
+from common.commands import command_parser, error_line
 from common.errors import UserError
 from common.tables import emit_json
 from training.recipe.settings import load_config
@@ -47,8 +47,8 @@ def main() -> None:
         settings = load_config(RetrieverSettings, arguments.config, arguments.overrides)
         with listening(settings.train.stop_signal) as stop:
             metrics = train_retriever(settings, stop)
-    except (UserError, FileNotFoundError) as error:
-        sys.exit(f"train_retriever.py: {error}")
+    except (UserError, OSError) as error:
+        sys.exit(f"train_retriever.py: {error_line(error)}")
     except StoppedBySignal as error:
         logger.warning("%s", error)
         sys.exit(STOPPED)

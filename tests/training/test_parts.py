@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 import torch
 from accelerate.data_loader import BatchSamplerShard
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import BatchSampler
 
 from models.formats.records import RasSample, TriplesSample
 from models.formats.triples import Triple, format_triples
 from training.loop.sampler import LengthGroupedSampler
-from training.loop.schedule import Clock, build_scheduler, learning_rate_factor
+from training.loop.schedule import (
+    Clock,
+    build_scheduler,
+    give_rates,
+    learning_rate_factor,
+    rates_of,
+)
 from training.recipe.samples import Collator, SampleSet, TrainingSample
 from training.recipe.settings import Schedule
 from training.run.scores import score_ras, score_t2t
@@ -100,6 +107,36 @@ def test_learning_rate_follows_the_clock_where_that_ends_first() -> None:
     optimizer.step()
     scheduler.step()
     assert scheduler.get_last_lr() == pytest.approx([0.25])
+
+
+def test_a_schedule_that_is_restored_has_the_recipe_s_rates() -> None:
+    def begun(rate: float, decay: float) -> LambdaLR:
+        parameter = torch.nn.Parameter(torch.zeros(1))
+        optimizer = torch.optim.AdamW([parameter], lr=rate, weight_decay=decay)
+        return build_scheduler(optimizer, Schedule.linear, 0.0, 9, Clock())
+
+    def taken(scheduler: LambdaLR, steps: int) -> list[float]:
+        rates = []
+        for _ in range(steps):
+            rates.append(scheduler.optimizer.param_groups[0]["lr"])
+            scheduler.optimizer.step()
+            scheduler.step()
+        return rates
+
+    def resumed(before: LambdaLR, rate: float, decay: float) -> LambdaLR:
+        scheduler = begun(rate, decay)
+        rates = rates_of(scheduler)
+        scheduler.optimizer.load_state_dict(before.optimizer.state_dict())
+        scheduler.load_state_dict(before.state_dict())
+        give_rates(scheduler, rates)
+        return scheduler
+
+    before = begun(1.0, 0.1)
+    taken(before, 4)
+    lower = resumed(before, 0.1, 0.0)
+    assert lower.optimizer.param_groups[0]["weight_decay"] == 0.0
+    assert taken(lower, 3) == pytest.approx([0.05, 0.04, 0.03])
+    assert taken(resumed(before, 1.0, 0.1), 3) == taken(before, 3)
 
 
 def test_optimizer_and_random_state_come_back(tmp_path: Path) -> None:

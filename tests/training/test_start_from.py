@@ -62,6 +62,29 @@ def test_ras_goes_on(ras_file: Path, backbone: Path, tmp_path: Path) -> None:
     assert recipe.module.settings.graph_position is not None
 
 
+def test_other_prompts_than_it_learned_are_said(
+    ras_file: Path, backbone: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    changed_component(ras(ras_file, backbone, tmp_path), tmp_path / "first")
+    start = f"model.start_from={tmp_path / 'first'}"
+    ras(ras_file, backbone, tmp_path, start)
+    assert "from here on" not in caplog.text
+    ras(ras_file, backbone, tmp_path, start, "graph.instructions=false")
+    assert "instructions was True and is False from here on" in caplog.text
+
+
+def test_a_graph_encoder_that_learns_at_rate_zero_stays(
+    ras_file: Path, backbone: Path, tmp_path: Path
+) -> None:
+    fixed = ("train.max_steps=2", "train.warmup_ratio=0", "train.tensorboard=false")
+    out = tmp_path / "out"
+    recipe = ras(ras_file, backbone, out, *fixed, "train.graph_learning_rate=0")
+    before = {name: p.detach().clone() for name, p in recipe.module.named_parameters()}
+    run_training(recipe, training_arguments(recipe.settings))
+    changed = {n for n, p in recipe.module.named_parameters() if not torch.equal(p, before[n])}
+    assert changed and not any("graph_encoder" in name for name in changed)
+
+
 @pytest.mark.parametrize("change", ["model.lora.rank=3", "graph.hidden_dim=64"])
 def test_another_shape_is_refused(
     change: str, ras_file: Path, backbone: Path, tmp_path: Path

@@ -1,14 +1,18 @@
 """Learning rate over a training that is bounded by steps, by minutes, or by both."""
 
+import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from training.recipe.settings import Schedule
+
+logger = logging.getLogger(__name__)
 
 
 class Clock:
@@ -65,6 +69,28 @@ def build_scheduler(
         return learning_rate_factor(schedule, progress, warmup_ratio)
 
     return LambdaLR(optimizer, factor)
+
+
+def rates_of(scheduler: Any) -> list[dict[str, float]]:
+    """Return the learning rate, before any schedule, and the weight decay of each group."""
+    groups = scheduler.optimizer.param_groups
+    return [{name: group[name] for name in ("initial_lr", "weight_decay")} for group in groups]
+
+
+def give_rates(scheduler: Any, rates: Sequence[Mapping[str, float]]) -> None:
+    """Let a schedule that was restored go on with these rates, as `rates_of` returned them.
+
+    The recipe that resumes may have others than the checkpoint: a lower learning rate after a loss
+    that was not finite.
+    """
+    groups = scheduler.optimizer.param_groups
+    for group, own, factor in zip(groups, rates, scheduler.lr_lambdas, strict=True):
+        if own["initial_lr"] != group["initial_lr"]:
+            before = group["initial_lr"]
+            logger.info("the learning rate's peak is %g now, was %g", own["initial_lr"], before)
+            group["lr"] = own["initial_lr"] * factor(scheduler.last_epoch)
+        group.update(own)
+    scheduler.base_lrs = [own["initial_lr"] for own in rates]
 
 
 class StopAtBudget(TrainerCallback):

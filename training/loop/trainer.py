@@ -22,7 +22,7 @@ from training.loop.guards import StepGuard, data_worker_died, memory_error_named
 from training.loop.outcomes import course_of, has_lost, items_of
 from training.loop.preemption import WorkerSignals
 from training.loop.sampler import LengthGroupedSampler
-from training.loop.schedule import Clock, build_scheduler
+from training.loop.schedule import Clock, build_scheduler, give_rates, rates_of
 from training.recipe.samples import SampleSet, data_hash
 from training.recipe.settings import TrainSettings
 from training.saving import zero
@@ -203,12 +203,12 @@ class ComponentTrainer(Trainer):
         if self.optimizer is None:
             assert self.model is not None
             parameters = dict(self.model.named_parameters())
-            graph_rate = self.settings.graph_learning_rate or self.args.learning_rate
+            rate, graph_rate = self.args.learning_rate, self.settings.graph_learning_rate
             groups = [
                 {
                     "params": [parameters[name] for name in names],
                     "weight_decay": self.args.weight_decay if decay else 0.0,
-                    "lr": graph_rate if is_graph else self.args.learning_rate,
+                    "lr": graph_rate if is_graph and graph_rate is not None else rate,
                 }
                 for (is_graph, decay), names in self._grouped_names().items()
             ]
@@ -311,10 +311,11 @@ class ComponentTrainer(Trainer):
         if checkpoint is None:
             return
         assert self.lr_scheduler is not None
-        names = self.parameter_names()
+        names, rates = self.parameter_names(), rates_of(self.lr_scheduler)
         stood = self.checkpoints.restore(Path(checkpoint), self.optimizer, names, self.order())
         self.lr_scheduler.load_state_dict(stood.scheduler)
         self.clock.earlier_seconds = stood.elapsed_seconds
+        give_rates(self.lr_scheduler, rates)
         self.carried_loss = stood.loss
 
     def _load_rng_state(self, checkpoint: str | None) -> None:

@@ -21,6 +21,10 @@ class OtherProcessError(UserError, RuntimeError):
         super().__init__(f"process {listed} cannot start; see its own message")
 
 
+class LaggingDiskError(UserError, RuntimeError):
+    """Processes of one training that see different files."""
+
+
 def any_process(accelerator: Accelerator, mine: bool) -> bool:
     """Whether at least one process says so."""
     return summed(accelerator, [float(mine)])[0] > 0
@@ -54,6 +58,24 @@ def together(action: Callable[[], T]) -> T:
     if failure is not None:
         raise failure
     return result
+
+
+def require_same(what: str, mine: object) -> None:
+    """Refuse processes that differ in what they read from a disk, such as a shared one that lags.
+
+    what: the verb of the message.
+
+    Raises:
+        LaggingDiskError: names the processes and what each has.
+    """
+    state = PartialState()
+    if state.num_processes > 1:
+        found: list[object] = gather_object([mine])
+        if any(each != found[0] for each in found):
+            told = ", ".join(f"process {n} {what} {each}" for n, each in enumerate(found))
+            raise LaggingDiskError(
+                f"{told}. Start again once every machine sees the same files in output_dir"
+            )
 
 
 def leave_processes_in_order() -> None:

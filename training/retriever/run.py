@@ -15,7 +15,7 @@ from models.files.sentence_encoder import load_transformer
 from training.loop.callbacks import History
 from training.loop.preemption import StopOnSignal, StopRequest
 from training.loop.schedule import Clock, StopAtBudget
-from training.recipe.agreement import any_process, leave_processes_in_order, together
+from training.recipe.agreement import any_process, leave_processes_in_order, require_same, together
 from training.recipe.settings import ConfigError
 from training.retriever.data import CUTS, read_samples, recall_evaluator, training_rows
 from training.retriever.settings import RetrieverSettings
@@ -74,6 +74,7 @@ def train_retriever(settings: RetrieverSettings, stop: StopRequest) -> dict[str,
             return _prepared(settings, args)
 
         trainer, resume = together(start)
+        require_same("resumes from", resume and resume.name)
         metrics = _run(settings, trainer, resume, stop)
         leave_processes_in_order()
         return metrics
@@ -133,7 +134,7 @@ def _run(
     trainer.checkpoints.install(trainer.saved, {**figures, **recorded})
     with stop.interrupting():
         figures |= _recall(trainer)
-    trainer.checkpoints.install(trainer.saved, {**figures, **recorded})
+    trainer.checkpoints.record({**figures, **recorded})
     trainer.accelerator.wait_for_everyone()
     return {"output_dir": settings.output_dir, **figures}
 

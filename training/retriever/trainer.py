@@ -14,8 +14,9 @@ from sentence_transformers.sentence_transformer.training_args import (
 from torch import nn
 
 from models.files.checkpoint import package_versions, write_manifest
-from training.loop.schedule import Clock, build_scheduler
+from training.loop.schedule import Clock, build_scheduler, give_rates, rates_of
 from training.retriever.settings import RetrieverSettings
+from training.run.arguments import keep_to_one_gpu
 from training.saving.manager import CheckpointManager, Standing
 
 
@@ -147,10 +148,11 @@ class RetrieverTrainer(SentenceTransformerTrainer):
         if checkpoint is None:
             return
         assert self.lr_scheduler is not None
-        names = self.parameter_names()
+        names, rates = self.parameter_names(), rates_of(self.lr_scheduler)
         stood = self.checkpoints.restore(Path(checkpoint), self.optimizer, names, self.order)
         self.lr_scheduler.load_state_dict(stood.scheduler)
         self.clock.earlier_seconds = stood.elapsed_seconds
+        give_rates(self.lr_scheduler, rates)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
@@ -188,4 +190,5 @@ def trainer_arguments(settings: RetrieverSettings) -> SentenceTransformerTrainin
     )
     # Processes with unequal numbers of batches would wait for each other for ever.
     arguments.dataloader_drop_last = arguments.world_size > 1
+    keep_to_one_gpu(arguments)
     return arguments

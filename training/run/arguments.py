@@ -1,5 +1,6 @@
 """The recipe's settings in the words of transformers, and what was really launched."""
 
+import logging
 import os
 from typing import Any
 
@@ -11,6 +12,7 @@ from training.recipe.settings import ConfigError, T2TSettings
 from training.saving.sharding import FSDP_ASKED, LaunchError, is_asked
 from training.saving.zero import ZERO_ASKED, check_installed, load_whole
 
+logger = logging.getLogger(__name__)
 SUPPORTED = (
     DistributedType.NO,
     DistributedType.MULTI_GPU,
@@ -59,7 +61,23 @@ def training_arguments(settings: T2TSettings) -> TrainingArguments:
     )
     if with_zero:
         load_whole()
+    keep_to_one_gpu(arguments)
     return arguments
+
+
+def keep_to_one_gpu(args: TrainingArguments) -> None:
+    """Let a process that sees several GPUs train on the first.
+
+    The library would split batches over all of them with `torch.nn.DataParallel`, which these
+    models do not run under.
+    """
+    if args.n_gpu > 1:
+        logger.warning(
+            "%d GPUs are visible to this process, which trains on one of them. To use all, start "
+            "with `accelerate launch`; to choose one, set CUDA_VISIBLE_DEVICES",
+            args.n_gpu,
+        )
+        args._n_gpu = 1
 
 
 def check_launch(args: TrainingArguments, distributed_type: Any, num_processes: int) -> None:

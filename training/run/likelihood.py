@@ -1,6 +1,9 @@
 """The likelihood of drawn tokens under what is trained: at the start that of their draw."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -9,10 +12,13 @@ from torch import nn
 from models.parts.objective import OutcomeLoss
 from training.recipe.drawn import OutcomeError
 
+logger = logging.getLogger(__name__)
 CHECKED = 16
 AT_ONCE = 4
 # Mean distance of a token's log-probability, by the kernels of two engines and by rounding.
 CLOSE, CLOSE_IN_HALF = 0.005, 0.1
+# Of the weights: with the hidden states of the samples that run at once.
+ROOM = 1.3
 
 
 def without_dropout(module: nn.Module) -> None:
@@ -23,6 +29,30 @@ def without_dropout(module: nn.Module) -> None:
         for name in ("dropout", "attention_dropout"):
             if isinstance(getattr(part, name, None), float):
                 setattr(part, name, 0.0)
+
+
+@contextmanager
+def placed(module: nn.Module, device: str | torch.device) -> Iterator[None]:
+    """Put a module on a device for the block where it fits there; it is on the CPU again after.
+
+    A model that FSDP or DeepSpeed will split over several GPUs may be too large for one.
+    """
+    device = torch.device(device)
+    parts = chain(module.parameters(), module.buffers())
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in parts)
+    if device.type == "cuda" and ROOM * needed > torch.cuda.mem_get_info(device)[0]:
+        logger.warning(
+            "the likelihood of drawn tokens is checked on the CPU, which takes a while: the model "
+            "has %.1f GB, and %s less room than it needs",
+            needed / 1e9,
+            device,
+        )
+        device = torch.device("cpu")
+    module.to(device)
+    try:
+        yield
+    finally:
+        module.to("cpu")
 
 
 @torch.no_grad()
@@ -45,7 +75,7 @@ def check_likelihoods(
         for start in range(0, min(CHECKED, len(samples)), AT_ONCE):
             batch = collate(samples[start : start + AT_ONCE])
             del batch["sample_ids"]
-            module(**batch)
+            module(**{name: value.to(module.backbone.device) for name, value in batch.items()})
     finally:
         module.outcome_loss = outcome_loss
         module.train(was_training)

@@ -1,10 +1,12 @@
 """From a recipe to what is trained: data, a module new or gone on from, and its validation."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
@@ -12,10 +14,11 @@ from training.recipe.drawn_samples import DrawnCollator
 from training.recipe.recipe import Recipe, SettingsT, encode_data
 from training.recipe.samples import SampleSet, SourceT
 from training.recipe.settings import ConfigError, T2TSettings
-from training.run.likelihood import check_likelihoods, without_dropout
+from training.run.likelihood import check_likelihoods, placed, without_dropout
 from training.run.validation import Validator, make_validator
 from training.saving.checkpoints import resume_folder
 
+logger = logging.getLogger(__name__)
 # What a component may be told anew by the recipe that goes on from it, beside all limits.
 RENEWED = ("compare_dates", "instructions", "tasks")
 # What may differ between the component and the recipe: it holds no weight.
@@ -52,8 +55,14 @@ class Prepared:
     resume: Path | None
 
 
-def prepare(recipe: Recipe[SettingsT, SourceT], settings: SettingsT) -> Prepared:
+def prepare(
+    recipe: Recipe[SettingsT, SourceT],
+    settings: SettingsT,
+    device: str | torch.device = "cpu",
+) -> Prepared:
     """Read and encode the data, build the module or load the one to go on from.
+
+    device: where the likelihood of drawn tokens is checked; the module is returned on the CPU.
 
     Raises:
         ConfigError: the settings, the data and `model.start_from` do not fit together.
@@ -77,7 +86,8 @@ def prepare(recipe: Recipe[SettingsT, SourceT], settings: SettingsT) -> Prepared
         batches = DrawnCollator(collate)
         without_dropout(module)
         if resume is None and data.outcome_loss.kind != "best_of":
-            check_likelihoods(module, data.train.samples, batches)
+            with placed(module, device):
+                check_likelihoods(module, data.train.samples, batches)
     return Prepared(settings, module, data.tokenizer, data.train, batches, validate, resume)
 
 
@@ -99,6 +109,10 @@ def load_module(
     # The rest, dropout and revision too, is what the component was loaded with.
     names = [item.name for item in fields(config)]
     renewed = [name for name in names if name in RENEWED or name.startswith("max_")]
+    for name in RENEWED:
+        theirs, ours = (getattr(each, name, None) for each in (module.settings, config))
+        if theirs != ours:
+            logger.warning("%s: %s was %s and is %s from here on", start, name, theirs, ours)
     module.settings = replace(module.settings, **{name: getattr(config, name) for name in renewed})
     return module.train()
 

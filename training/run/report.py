@@ -75,6 +75,9 @@ def estimate_cost(
             _step(module, batch, device, context)
         memory = _peak_memory(device)
         seconds = _step(module, collate(ordinary), device, context)
+    if (outcome_loss := getattr(module, "outcome_loss", None)) is not None:
+        # Its figures so far are of no step.
+        outcome_loss.take_sums()
     tokens = sum(sample.length for sample in ordinary)
     trainable = sum(p.numel() for p in module.parameters() if p.requires_grad)
     return Estimate(

@@ -17,6 +17,7 @@ import torch
 from transformers import PrinterCallback
 from transformers.utils import logging as transformers_logging
 
+from common.commands import error_line
 from common.errors import UserError
 from common.tables import emit_json
 from models.files.backbone import resolve_dtype
@@ -35,7 +36,12 @@ from training.loop.preemption import (
 )
 from training.loop.schedule import Clock, StopAtBudget
 from training.loop.trainer import ComponentTrainer
-from training.recipe.agreement import any_process, leave_processes_in_order, together
+from training.recipe.agreement import (
+    any_process,
+    leave_processes_in_order,
+    require_same,
+    together,
+)
 from training.recipe.drawn import NothingToLearnError
 from training.recipe.recipe import Recipe, SettingsT
 from training.recipe.samples import SourceT
@@ -77,8 +83,8 @@ def carry_out(recipe: Recipe[SettingsT, SourceT], arguments: argparse.Namespace)
             metrics = _claim_and_train(recipe, settings, args, stop)
     except InputLimitError as error:
         sys.exit(f"{recipe.script}: {arguments.config}: model.{error}")
-    except (UserError, FileNotFoundError) as error:
-        sys.exit(f"{recipe.script}: {error}")
+    except (UserError, OSError) as error:
+        sys.exit(f"{recipe.script}: {error_line(error)}")
     except StoppedBySignal as error:
         logger.warning("%s", error)
         sys.exit(STOPPED)
@@ -96,13 +102,14 @@ def _claim_and_train(
                 held.enter_context(claimed(Path(settings.output_dir), settings.train.resume))
             torch.manual_seed(settings.train.seed)
             try:
-                return prepare(recipe, settings)
+                return prepare(recipe, settings, args.device)
             except NothingToLearnError as error:
                 if args.should_save:
                     note_nothing_to_learn(Path(settings.output_dir), str(error))
                 raise
 
         prepared = together(start)
+        require_same("resumes from", prepared.resume and prepared.resume.name)
         try:
             metrics = run_training(prepared, args, stop)
             leave_processes_in_order()
@@ -182,7 +189,7 @@ def run_training(prepared: Prepared, args: Any, stop: StopRequest | None = None)
     trainer.checkpoints.install(trainer.component, {**figures, **recorded})
     with stop.interrupting():
         metrics = {**figures, **trainer.evaluate()}
-    trainer.checkpoints.install(trainer.component, {**metrics, **recorded})
+    trainer.checkpoints.record({**metrics, **recorded})
     if args.should_save:
         print_metrics(metrics)
     trainer.accelerator.wait_for_everyone()

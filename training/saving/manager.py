@@ -15,7 +15,7 @@ from accelerate.utils import gather_object
 from torch import nn
 from transformers import TrainerState
 
-from common.files import atomic_directory
+from common.files import atomic_directory, atomic_write
 from models.files.checkpoint import MANIFEST_FILE, METRICS_FILE, describe_files, write_json
 from models.parts.adapters import trainable_bytes
 from training.saving.checkpoints import (
@@ -155,17 +155,30 @@ class CheckpointManager:
                 temporary = Path(tempfile.mkdtemp(dir=self.output_dir, prefix=".component."))
                 try:
                     component.save_pretrained(temporary / "component")
-                    metrics_text = json.dumps(metrics, indent=2, sort_keys=True) + "\n"
-                    (temporary / "component" / METRICS_FILE).write_text(metrics_text)
-                    # The manifest last, which says that all others are there.
-                    files = (temporary / "component").iterdir()
-                    for path in sorted(files, key=lambda p: (p.name == MANIFEST_FILE, p.name)):
+                    text = _metrics_text(metrics)
+                    (temporary / "component" / METRICS_FILE).write_text(text, encoding="utf-8")
+                    # After all that it names the manifest, and at the end the figures, which say
+                    # that the component is there.
+                    last = (MANIFEST_FILE, METRICS_FILE)
+                    files = [p for p in (temporary / "component").iterdir() if p.name not in last]
+                    for path in [*files, *(temporary / "component" / name for name in last)]:
                         target = self.output_dir / path.name
                         if target.is_dir():
                             shutil.rmtree(target)
                         os.replace(path, target)
                 finally:
                     shutil.rmtree(temporary, ignore_errors=True)
+
+    def record(self, metrics: dict[str, Any]) -> None:
+        """Write metrics.json anew beside the component that is installed.
+
+        Raises:
+            CheckpointWriteError: the disk is full or not writable.
+        """
+        if self.writes:
+            path = self.output_dir / METRICS_FILE
+            with writing(self.output_dir), atomic_write(path) as handle:
+                handle.write(_metrics_text(metrics))
 
     def restore(
         self, training_state: Path, optimizer: Any, names: Sequence[str], order: dict[str, Any]
@@ -194,6 +207,10 @@ class CheckpointManager:
                 training_state,
                 self.process,
             )
+
+
+def _metrics_text(metrics: dict[str, Any]) -> str:
+    return json.dumps(metrics, indent=2, sort_keys=True) + "\n"
 
 
 def _write(
