@@ -57,6 +57,14 @@ def ras_component(
     return folder
 
 
+def whole_component(folder: Path, backbone: Path) -> Path:
+    """Write a text-to-triples component that is a whole model, with figures of a training."""
+    model = TextToTriples.from_config(TextToTriplesConfig(str(backbone), lora_rank=0))
+    model.save_pretrained(folder)
+    (folder / "metrics.json").write_text('{"eval_loss": 0.5}')
+    return folder
+
+
 def tri_rag_component(folder: Path, backbone: Path, adaptation: str = "soft_prompt") -> Path:
     """Write a condition extractor whose soft prompt or adapter is random."""
     settings = ConditionExtractorConfig(

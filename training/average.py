@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 
 from common.commands import command_parser, one_line_errors
 from common.errors import UserError
@@ -26,7 +25,7 @@ from models.files.checkpoint import (
     read_component_config,
     write_component,
 )
-from models.parts.adapters import copy_adapter_config
+from models.files.weights import copy_descriptions, load_weights, save_weights
 
 Weights = dict[str, dict[str, torch.Tensor]]
 
@@ -54,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
 def read_weights(folder: Path) -> Weights:
     """Every tensor of a component in float32, by file."""
     return {
-        path.name: {name: tensor.float() for name, tensor in load_file(path).items()}
-        for path in sorted(folder.glob("*.safetensors"))
+        file: {name: tensor.float() for name, tensor in tensors.items()}
+        for file, tensors in load_weights(folder).items()
     }
 
 
@@ -114,9 +113,8 @@ def average(folders: Sequence[Path], shares: Sequence[float], out: Path) -> list
     ]
 
     def write(target: Path) -> None:
-        for file, tensors in weights.items():
-            save_file(tensors, target / file, metadata={"format": "pt"})
-        copy_adapter_config(folders[-1], target)
+        save_weights(weights, target)
+        copy_descriptions(folders[-1], target)
         metrics = {"averaged": parts, "last_part": component_metrics(folders[-1])}
         (target / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
 

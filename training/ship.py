@@ -33,8 +33,8 @@ from models.files.checkpoint import (
     read_component_config,
     write_component,
 )
+from models.files.weights import copy_descriptions, copy_weights
 from models.formats.trajectories import TRAJECTORIES_FILE
-from models.parts.adapters import copy_adapter_config, copy_weights
 
 # Where things lay on the machine that trained says nothing to others.
 LOCAL_SETTINGS = ("output_dir", "data")
@@ -215,7 +215,7 @@ def ship(
         refuse_non_commercial(made_of["data"]["subsets"])
 
     def write(target: Path) -> None:
-        copy_adapter_config(component, target)
+        copy_descriptions(component, target)
         (target / METRICS_FILE).write_text(json.dumps(made_of["metrics"], indent=2) + "\n")
         copy_weights(component, target, torch.bfloat16)
 

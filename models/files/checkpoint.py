@@ -184,12 +184,22 @@ def verify_component(folder: str | Path) -> None:
             )
 
 
-def component_fingerprint(folder: str | Path) -> str:
-    """Return a short hash of a component's weights and settings, the same wherever it lies."""
+def manifest_files(folder: str | Path) -> dict[str, dict[str, Any]]:
+    """Return what the manifest says of each file, by its path in the folder.
+
+    Raises:
+        NotACheckpointError: there is no manifest.
+    """
     manifest = Path(folder) / MANIFEST_FILE
     if not manifest.is_file():
         raise NotACheckpointError(f"{folder} has no {MANIFEST_FILE}: not a component folder.")
-    files = _read_json(manifest)["files"]
+    files: dict[str, dict[str, Any]] = _read_json(manifest)["files"]
+    return files
+
+
+def component_fingerprint(folder: str | Path) -> str:
+    """Return a short hash of a component's weights and settings, the same wherever it lies."""
+    files = manifest_files(folder)
     # Figures and provenance say nothing of what the component computes.
     defining = [(name, files[name]["sha256"]) for name in sorted(files) if name != METRICS_FILE]
     return hashlib.sha256(json.dumps(defining).encode()).hexdigest()[:16]

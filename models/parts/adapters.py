@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
 from torch import FloatTensor, Tensor, nn
 
 from models.parts.loss import decoder_body, label_logprobs, label_loss, step_loss, unwrapped
@@ -70,12 +68,6 @@ def save_adapter(model: PeftModel, folder: Path) -> None:
     model.peft_config["default"].base_model_name_or_path = backbone
     # PEFT's model card names local paths and says nothing that config.json does not.
     (folder / "README.md").unlink(missing_ok=True)
-
-
-def copy_adapter_config(source: Path, target: Path) -> None:
-    """Copy adapter_config.json; a layer-wise soft prompt is no PEFT adapter and has none."""
-    if (source / ADAPTER_CONFIG).is_file():
-        shutil.copyfile(source / ADAPTER_CONFIG, target / ADAPTER_CONFIG)
 
 
 def load_adapter(model: PreTrainedModel, folder: Path, is_trainable: bool = False) -> PeftModel:
@@ -185,10 +177,3 @@ def last_position(device: torch.device) -> Tensor:
     whole vocabulary's weights once a prompt on a CPU; indices give a small tensor of their own.
     """
     return torch.tensor([-1], device=device)
-
-
-def copy_weights(source: Path, target: Path, dtype: torch.dtype) -> None:
-    """Write every safetensors file of `source` into `target`, which may be `source` itself."""
-    for path in source.glob("*.safetensors"):
-        tensors = {name: tensor.to(dtype) for name, tensor in load_file(path).items()}
-        save_file(tensors, target / path.name, metadata={"format": "pt"})

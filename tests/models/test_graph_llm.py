@@ -12,9 +12,9 @@ from torch import Tensor
 from transformers.modeling_outputs import CausalLMOutput
 
 from models.files.checkpoint import BackboneMismatchError
+from models.files.weights import copy_weights
 from models.formats.triples import Triple
 from models.graph_llm import GraphLLM, GraphLLMConfig
-from models.parts.adapters import copy_weights
 from models.parts.graph import GraphBatch
 from models.parts.graph_encoder import GraphEncoderConfig
 from tests.models.graphs import FEATURE_DIM, Steps, graph_batch
@@ -291,8 +291,8 @@ def test_folder_holds_no_frozen_weight_and_plain_peft_loads_it(
 def test_shipping_in_bfloat16_halves_the_files(saved: tuple[GraphLLM, Path]) -> None:
     model, folder = saved
     shutil.copytree(folder, folder.parent / "small")
-    (folder.parent / "small" / "manifest.json").unlink()
     copy_weights(folder, folder.parent / "small", torch.bfloat16)
+    (folder.parent / "small" / "manifest.json").unlink()
     for name in ("adapter_model.safetensors", "graph_encoder.safetensors"):
         small, large = ((f / name).stat().st_size for f in (folder.parent / "small", folder))
         assert small < 0.7 * large

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from models.files.checkpoint import verify_component
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
-from tests.components import ras_component, stir
+from tests.components import ras_component, stir, whole_component
 from tests.tiny import tiny_backbone
 from training.average import AverageError, average
 from training.ship import shipped_metrics
@@ -54,6 +54,21 @@ def test_every_tensor_is_the_weighted_mean(
     kinds = [part["objectives"] for part in shipped_metrics(tmp_path / "again")["averaged"]]
     assert kinds == [["best_of", "imitation"], ["imitation"]]
     assert [part["weight"] for part in metrics["averaged"]] == list(shares)
+
+
+def test_models_that_trained_whole_are_averaged_too(tmp_path: Path) -> None:
+    folders = [tmp_path / str(n) for n in (0, 1)]
+    for seed, folder in enumerate(folders):
+        backbone = tiny_backbone(tmp_path / f"backbone{seed}" / "same", seed=seed)
+        whole_component(folder, backbone)
+    average(folders, [1.0, 1.0], tmp_path / "mean")
+    first, second, mean = (
+        TextToTriples.from_pretrained(f, dtype="float32") for f in (*folders, tmp_path / "mean")
+    )
+    others = dict(second.named_parameters())
+    for name, parameter in first.named_parameters():
+        expected = (parameter + others[name]) / 2
+        torch.testing.assert_close(dict(mean.named_parameters())[name], expected)
 
 
 def test_what_has_no_mean_is_refused(folders: list[Path], tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from models.files.checkpoint import CheckpointError, verify_component
 from models.parts.deep_prompt import DeepPrompt
 from models.span_reader import SpanReader, SpanReaderConfig
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
+from tests.components import whole_component
 from tests.processes import fresh, run
 from tests.tiny import tiny_backbone, tiny_encoder
 from training.ship import ship
@@ -50,6 +51,33 @@ def test_weights_are_bfloat16_and_load(trained: Path) -> None:
     subset = {"subset": "world", "file": "w", "sha256": "ab", "records": 7, "licence": "ours"}
     assert manifest["data"] == {"subsets": [subset], "seed": 3}
     assert set(manifest["versions"]) >= {"torch", "peft"}
+
+
+def test_a_model_that_trained_whole_is_shipped_with_its_weights(trained: Path) -> None:
+    whole = whole_component(trained / "whole", trained / "backbone")
+    ship(whole, [trained / "data"], trained / "shipped")
+    verify_component(trained / "shipped")
+    weights = load_file(trained / "shipped" / "model" / "model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
+    before, after = (
+        dict(TextToTriples.from_pretrained(f, dtype="float32").named_parameters())
+        for f in (whole, trained / "shipped")
+    )
+    assert before.keys() == after.keys()
+    for name, parameter in before.items():
+        torch.testing.assert_close(after[name], parameter, rtol=0.01, atol=0.01)
+
+
+def test_what_has_no_weights_is_not_shipped(trained: Path) -> None:
+    folder = trained / "run"
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"] = {n: e for n, e in manifest["files"].items() if "safetensors" not in n}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointError, match="has no weights"):
+        ship(folder, [trained / "data"], trained / "shipped")
+    assert not (trained / "shipped").exists()
 
 
 def test_the_data_of_several_tasks_are_named_once_each(trained: Path) -> None:
