@@ -104,11 +104,8 @@ class TriplesReading(DealtReading[PassageItem]):
         self.kinds = PlacedCounts()
         self.sources: list[dict[str, object]] = []
         self.agreement: list[Agreement] = []
-        excluded = [
-            record
-            for path in options.exclude
-            for record in read_questions("contract", path, lambda error: None)
-        ]
+        # Without one that cannot be read it is not known what must be left out.
+        excluded = [r for path in options.exclude for r in read_questions("contract", path)]
         self.excluded = supporting_titles(excluded)
         self.excluded_texts = supporting_texts(excluded)
 

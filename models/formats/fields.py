@@ -84,7 +84,7 @@ class FieldReader:
         for index, value in enumerate(values):
             try:
                 items.append(read(value))
-            except (TypeError, ValueError, KeyError, IndexError):
+            except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError):
                 name = f"{field}[{index}]"
                 raise self.fail(name, "has the wrong form", f"Write {shape}") from None
         return items
@@ -94,6 +94,14 @@ def read_triple(value: Any) -> Triple:
     """`[subject, predicate, object]` as a Triple. Raises ValueError on another form."""
     subject, predicate, object_ = (str(part) for part in _sequence(value, 3))
     return Triple(subject, predicate, object_)
+
+
+def read_filled_triple(value: Any) -> Triple:
+    """A Triple as `read_triple`. Raises ValueError where a field is blank."""
+    triple = read_triple(value)
+    if not all(map(str.strip, triple_json(triple))):
+        raise ValueError("a field is blank")
+    return triple
 
 
 def triple_json(triple: Triple) -> list[str]:

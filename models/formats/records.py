@@ -14,6 +14,7 @@ from common.names import did_you_mean
 from models.formats.conditions import ConditionTriplet
 from models.formats.fields import (
     FieldReader,
+    read_filled_triple,
     read_paragraph,
     read_supporting_fact,
     read_triple,
@@ -197,7 +198,8 @@ class TriplesSample:
         reader = FieldReader(record, where)
         if "triples" not in reader.record:
             raise reader.fail("triples", "missing", "Add a list of [subject, predicate, object]")
-        triples = reader.items("triples", read_triple, "[subject, predicate, object]")
+        shape = "[subject, predicate, object], each a text"
+        triples = reader.items("triples", read_filled_triple, shape)
         return cls(reader.text("id"), reader.text("text"), triples)
 
     def to_json(self) -> dict[str, Any]:
@@ -285,10 +287,12 @@ RecordT = TypeVar("RecordT", bound=Record)
 def parse_line(line: bytes, where: str) -> Any:
     """Return the JSON value of a line. Raises RecordError, which names `where`."""
     try:
-        return json.loads(line.decode("utf-8"))
+        # Some programs put a byte order mark in front.
+        return json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise RecordError(where, "(line)", f"not UTF-8 ({error})", "Save as UTF-8") from None
-    except json.JSONDecodeError as error:
+    # Nested too deep, and a number of too many digits, are not JSONDecodeErrors.
+    except (ValueError, RecursionError) as error:
         raise RecordError(
             where, "(line)", f"malformed JSON ({error})", "Write one JSON object a line"
         ) from None

@@ -131,10 +131,20 @@ class PassageProcessor(ABC, Generic[ItemT]):
     def _prompt_ids(self, text: str) -> list[int]:
         prompt = self.prompt(text)
         if self.is_encoder_decoder:
-            return list(self.tokenizer(prompt)["input_ids"])
+            return self._tokenize(prompt, add_special_tokens=True)
         bos = self.tokenizer.bos_token_id
         start = [] if bos is None else [int(bos)]
-        return start + list(self.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+        return start + self._tokenize(prompt)
+
+    def _tokenize(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        # Text that spells out a special token is text, not that token.
+        ids: list[int] = self.tokenizer(
+            text,
+            add_special_tokens=add_special_tokens,
+            split_special_tokens=True,
+            verbose=False,
+        )["input_ids"]
+        return list(ids)
 
     def _fitting_characters(self, text: str) -> int:
         """Find by halving how many characters of a passage fit; works for any tokenizer."""
@@ -150,9 +160,9 @@ class PassageProcessor(ABC, Generic[ItemT]):
     def _label_ids(self, items: Sequence[ItemT]) -> list[int]:
         label = self.label(items)
         if self.is_encoder_decoder:
-            return list(self.tokenizer(text_target=label)["input_ids"])
-        ids = list(self.tokenizer(label, add_special_tokens=False)["input_ids"])
-        return [*ids, int(self.tokenizer.eos_token_id)]
+            encoded = self.tokenizer(text_target=label, split_special_tokens=True)
+            return list(encoded["input_ids"])
+        return [*self._tokenize(label), int(self.tokenizer.eos_token_id)]
 
     def _fitting_label(self, sample_id: str, items: Sequence[ItemT]) -> tuple[list[int], int]:
         """Drop whole items from the end until the label fits, so that it stays well formed."""

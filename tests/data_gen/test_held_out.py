@@ -1,5 +1,6 @@
 """What training data may not share with a test question, rule by rule, and on the public data."""
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import RecordError
+from data_gen.builds.triples import TriplesReading
 from data_gen.facts.held_out import HeldOutQuestions, Leak, component_ids, leak_keys
 from data_gen.sources.open_source import read_questions
 from models.formats.records import DecompositionStep, QuestionRecord
@@ -105,6 +107,14 @@ def test_a_test_question_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path.write_text('{"id": "a", "question": "Who?", "answer": "Ana"}\n{"id": "b"}\n')
     with pytest.raises(RecordError, match=r"test.jsonl:2: field 'answer'"):
         HeldOutQuestions.of_files([path])
+
+
+def test_text_builders_name_it_too(tmp_path: Path) -> None:
+    path = tmp_path / "test.jsonl"
+    path.write_text('{"id": "a", "question": "Who?", "answer": "Ana"}\n{"id": "b"}\n')
+    options = argparse.Namespace(exclude=[path], skip_bad=True)
+    with pytest.raises(RecordError, match=r"test.jsonl:2: field 'answer'"):
+        TriplesReading(options, tmp_path)
 
 
 def test_nothing_is_left_out_without_test_questions() -> None:

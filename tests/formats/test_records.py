@@ -44,25 +44,26 @@ SAMPLES = st.builds(
     st.lists(st.builds(HistoryStep, TEXT, TRIPLES.map(tuple))),
     TEXT,
 )
-NAMES = st.lists(TEXT.filter(str.strip), min_size=1, unique=True)
+FILLED = TEXT.filter(str.strip)
+NAMES = st.lists(FILLED, min_size=1, unique=True)
 CHOICES = st.builds(
     lambda question_id, number, question, topic, names: OfferedChoice(
         f"{question_id}/{number}", question, "subtopics" if topic else "topics", topic, names,
         names[: number + 1][::-1],
     ),
-    TEXT.filter(bool), st.integers(0, 5), TEXT, st.just("") | TEXT.filter(str.strip), NAMES,
+    TEXT.filter(bool), st.integers(0, 5), TEXT, st.just("") | FILLED, NAMES,
 )  # fmt: skip
 RECORDS = (
     QUESTIONS
     | CHOICES
     | SAMPLES
     | st.builds(PassageRecord, TEXT, TEXT, TEXT)
-    | st.builds(TriplesSample, TEXT, TEXT, TRIPLES)
+    | st.builds(TriplesSample, TEXT, TEXT, st.lists(st.builds(Triple, FILLED, FILLED, FILLED)))
     | st.builds(
         InstructionSample,
         TEXT,
         st.sampled_from(InstructionSample.tasks),
-        *[TEXT.filter(str.strip)] * 2,
+        *[FILLED] * 2,
     )
 )
 
@@ -100,6 +101,13 @@ def test_files_round_trip(tmp_path: Path) -> None:
             "evidences[0]",
             "wrong form",
         ),
+        (
+            '{"id": "a", "question": "q", "answer": "b", "question_decomposition": ["Who?"]}',
+            "question_decomposition[0]",
+            "wrong form",
+        ),
+        ("[" * 100_000, "(line)", "malformed JSON"),
+        ('{"id": ' + "1" * 5_000 + "}", "(line)", "malformed JSON"),
     ],
 )
 def test_broken_line_is_named(tmp_path: Path, line: str, field: str, problem: str) -> None:
@@ -110,6 +118,21 @@ def test_broken_line_is_named(tmp_path: Path, line: str, field: str, problem: st
     message = str(caught.value)
     assert message.startswith(f"{path}:3: field '{field}': ")
     assert problem in message
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_triple_with_a_blank_field_is_named(tmp_path: Path, blank: str) -> None:
+    path = tmp_path / "triples.jsonl"
+    record = {"id": "a", "text": "t", "triples": [["s", "p", "o"], ["s", "p", blank]]}
+    path.write_text(json.dumps(record) + "\n")
+    with pytest.raises(RecordError, match=r"triples\.jsonl:1: field 'triples\[1\]'"):
+        list(read_records(path, TriplesSample))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"id": "1", "text": "a"}\r\n', encoding="utf-8-sig", newline="")
+    assert [record.id for record in read_records(path, PassageRecord)] == ["1"]
 
 
 def test_broken_lines_can_be_skipped_and_counted(tmp_path: Path) -> None:

@@ -41,6 +41,18 @@ def t5(tmp_path: Path) -> str:
     return str(tmp_path / "t5")
 
 
+@pytest.mark.parametrize("is_encoder_decoder", [False, True])
+def test_special_tokens_in_texts_and_labels_stay_text(is_encoder_decoder: bool) -> None:
+    tokenizer = tiny_tokenizer()
+    processor = TextToTriplesProcessor(tokenizer, is_encoder_decoder=is_encoder_decoder)
+    sample = TriplesSample("p", "Ann</s> left<pad>.", [Triple("Ann</s>", "left", "Bonn")])
+    encoded = processor.encode_sample(sample)
+    ids = [*encoded["input_ids"], *encoded.get("label_ids", [])]
+    assert ids.count(tokenizer.eos_token_id) <= 1 + is_encoder_decoder
+    assert tokenizer.pad_token_id not in ids
+    assert "Ann</s> left<pad>." in tokenizer.decode(ids)
+
+
 def batch(processor: TextToTriplesProcessor) -> dict[str, Tensor]:
     encoded = processor.encode_sample(SAMPLE)
     ids = torch.tensor([encoded["input_ids"]])
