@@ -121,18 +121,22 @@ class AppendLog:
     """Records of finished work, one a line, each on the disk before the next is begun."""
 
     def __init__(self, path: Path, remedy: str) -> None:
-        """Open or create it; a last line that was cut short by a kill is dropped.
-
-        remedy: what to do about a line that is no JSON, for the error.
-        """
+        """remedy: what to do about a line that is no JSON, for the error."""
         self.path = path
         self.remedy = remedy
-        if path.is_file():
-            _drop_torn_line(path)
+        self._is_mended = False
+
+    def mend(self) -> None:
+        """Drop a last line that a kill has cut short; done once, before the first record."""
+        # Reading does not: another process may be writing, or the folder be another user's.
+        if not self._is_mended and self.path.is_file():
+            _drop_torn_line(self.path)
+        self._is_mended = True
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Write records through to the disk."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.mend()
         with self.path.open("a", encoding="utf-8") as handle:
             for record in records:
                 handle.write(json.dumps(record, ensure_ascii=False) + "\n")
@@ -142,6 +146,8 @@ class AppendLog:
     def read(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield where each record stands (file and line) and the record; none without a file.
 
+        A last line that was cut short is passed over.
+
         Raises:
             RecordError: a line that is no JSON.
         """
@@ -149,6 +155,8 @@ class AppendLog:
             return
         with self.path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
+                if not line.endswith("\n"):
+                    return
                 where = f"{self.path}:{number}"
                 try:
                     yield where, json.loads(line)

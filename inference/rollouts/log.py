@@ -61,11 +61,11 @@ class RolloutLog:
         self.folder = folder
         self._versions = versions
         self._check = check
-        # A last line that a kill has cut is dropped here.
         self._progress = AppendLog(folder / PROGRESS_FILE, REMEDY)
         self._places: dict[Key, tuple[Path, int]] = {}
         if resume:
             check_settings(folder, settings, "rollout")
+            self._progress.mend()
             for path in (folder / TRAJECTORIES_FILE, self._progress.path):
                 self._take(path)
         elif self._progress.path.is_file() or (folder / TRAJECTORIES_FILE).is_file():

@@ -11,7 +11,7 @@ from tests.training.conftest import Settings
 from tests.training.runs import train
 from training import compare
 from training.compare import curve_rows, differences
-from training.run.run_folder import git_state, read_starts
+from training.run.run_folder import git_state, history_log, read_history, read_starts
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -61,6 +61,20 @@ def test_rows_are_few_and_end_with_the_last_step() -> None:
     first = {"loss": {step: 1.0 * step for step in range(1, 101)}, "eval_loss": {100: 0.5}}
     rows = curve_rows(first, {"loss": {3: 9.0}, "eval_loss": {}})
     assert len(rows) <= 12 and rows[-1] == [100, 100.0, None, 0.5, None]
+
+
+def test_a_history_that_is_being_written_is_read_as_it_is(tmp_path: Path) -> None:
+    log = history_log(tmp_path)
+    log.append([{"step": 1}])
+    with log.path.open("a") as handle:
+        handle.write('{"step": 2, "lo')
+    text = log.path.read_text()
+    log.path.chmod(0o444)
+    assert read_history(tmp_path) == [{"step": 1}]
+    assert log.path.read_text() == text
+    log.path.chmod(0o644)
+    history_log(tmp_path).append([{"step": 3}])
+    assert read_history(tmp_path) == [{"step": 1}, {"step": 3}]
 
 
 def test_a_folder_that_is_no_run_ends_with_one_line(

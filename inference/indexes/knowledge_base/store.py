@@ -54,7 +54,7 @@ class OutputLog:
     """An append-only JSON Lines file of outputs, by document id."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create it; a last line that was cut short by a kill is dropped."""
+        """Read it where it exists."""
         self._log = AppendLog(path, "Remove the line; its document is then extracted again")
         found = (_output(where, record) for where, record in self._log.read())
         self.outputs = {output.id: output for output in found}
