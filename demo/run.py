@@ -111,13 +111,23 @@ def train_steps(out: Path, t2t_minutes: float, ras_minutes: float, seed: int) ->
     """
     return [
         _train("train text-to-triples", "t2t", out, "triples", t2t_minutes, 5.0e-4, seed),
-        # Gently: what the shipped planner knows of when to stop is easily lost.
-        _train("train RAS", "ras", out, "subq", ras_minutes, 1.5e-4, seed),
+        # Gently: what the shipped planner knows of when to stop is easily lost. Its prompts have
+        # no instructions.
+        _train(
+            "train RAS", "ras", out, "subq", ras_minutes, 1.5e-4, seed, "graph.instructions=false"
+        ),
     ]
 
 
 def _train(
-    title: str, name: str, out: Path, data: str, minutes: float, learning_rate: float, seed: int
+    title: str,
+    name: str,
+    out: Path,
+    data: str,
+    minutes: float,
+    learning_rate: float,
+    seed: int,
+    *more: str,
 ) -> Step:
     overrides = [
         f"output_dir={out / name}",
@@ -132,6 +142,7 @@ def _train(
         f"train.learning_rate={learning_rate}",
         f"train.max_train_minutes={minutes}",
         f"train.seed={seed}",
+        *more,
     ]
     launch = ["-m", "accelerate.commands.launch", *LAUNCH, f"training/train_{name}.py"]
     return Step(title, [*launch, "--config", f"configs/{name}_smollm2.yaml", *overrides])
