@@ -7,7 +7,7 @@ with further documents alone, and only what is new is extracted and embedded.
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import exp
 from pathlib import Path
@@ -15,11 +15,13 @@ from statistics import fmean
 from typing import Any
 
 from common.commands import share
+from common.concurrency import alone
 from common.files import atomic_write
 from inference.engines.contract import DEFAULT_CHECKPOINTS, EXTRACTOR_ADAPTER, Completion, Engine
 from inference.indexes.extraction import HELD, RequestMaker, held_to
 from inference.indexes.growing import read_each
 from inference.indexes.knowledge_base.store import (
+    BASE_FOLDER,
     LOG_FILE,
     KnowledgeBase,
     KnowledgeBaseError,
@@ -110,9 +112,30 @@ def _named(extractor: dict[str, str]) -> str:
     return f"{extractor['component']} ({extractor['fingerprint']})"
 
 
+def without_merged(outputs: Mapping[str, Output], base: KnowledgeBase | None) -> list[Output]:
+    """Return the outputs that a base lacks, in order.
+
+    A base from before does not tell its documents, which are then the first ones: it is told.
+    """
+    if base is None:
+        return list(outputs.values())
+    if base.documents is None:
+        base.documents = list(outputs)[: base.about["counts"]["documents"]]
+    merged = set(base.documents)
+    return [output for output in outputs.values() if output.id not in merged]
+
+
 async def _build(given: IndexBuild) -> dict[str, Any]:
-    folder, encoder, constrain = given.folder, given.encoder, given.arguments.constrain
+    folder = given.folder
     component = Component.open(given.arguments.extractor, "tri_rag")
+    refusal = f"{folder}: another build is adding to it. Wait for its end, or stop it"
+    with alone(folder / BASE_FOLDER, KnowledgeBaseError(refusal)):
+        return await _add(given, component)
+
+
+async def _add(given: IndexBuild, component: Component) -> dict[str, Any]:
+    """Extract the documents that are new, and put all that the base lacks into it."""
+    folder, encoder, constrain = given.folder, given.encoder, given.arguments.constrain
     check_extractor(folder, component, constrain)
     log = OutputLog(folder / LOG_FILE)
     # Fails on an index of another encoder before hours of extraction, not after.
@@ -125,8 +148,7 @@ async def _build(given: IndexBuild) -> dict[str, Any]:
         adapters = {EXTRACTOR_ADAPTER: component.folder}
         async with given.engine(component.backbone, adapters) as engine:
             await extract_documents(engine, make_request, documents, log)
-    done = base.about["counts"]["documents"] if base else 0
-    new = list(log.outputs.values())[done:]
+    new = without_merged(log.outputs, base)
     if new or base is None:
         base = extend(base, new, encoder, given.arguments.min_confidence)
         base.about["encoder"] = encoder.name

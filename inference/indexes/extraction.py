@@ -2,19 +2,23 @@
 
 import asyncio
 import json
+import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from common.concurrency import at_once
 from common.errors import UserError
+from common.sqlite import is_out_of_reach, is_read_only, open_sqlite, share
 from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.retrieval.passages import Passage
 from models.formats.passages import passage_key
 from models.formats.triples import Triple, parse_triples
 
+logger = logging.getLogger(__name__)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS extracted (
     model TEXT NOT NULL,
@@ -34,15 +38,12 @@ HELD = "+grammar"
 
 
 def _connect(path: str | Path | None) -> sqlite3.Connection:
-    if path is not None:
+    if path is None:
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+    else:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(
-        ":memory:" if path is None else path,
-        timeout=_LOCK_TIMEOUT_SECONDS,
-        check_same_thread=False,
-    )
-    if path is not None:
-        connection.execute("PRAGMA journal_mode=WAL")
+        connection = open_sqlite(Path(path), _LOCK_TIMEOUT_SECONDS, check_same_thread=False)
+        share(connection)
     with connection:
         connection.execute(_SCHEMA)
     return connection
@@ -61,6 +62,8 @@ def _cache_errors(path: str | Path | None) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or error
         is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
         remedy = "free some space" if is_full else "remove this one"
+        if isinstance(error, OSError) or is_out_of_reach(error):
+            remedy = "make this one writable"
         raise CacheError(
             f"{path}: cannot be used as the cache of extracted triples ({reason}). Name another "
             f"file with --cache, or {remedy}; TRIVIUM_CACHE moves all caches."
@@ -81,6 +84,7 @@ class TripleCache:
         """
         self.model = model
         self.path = path
+        self._keeps = True
         with _cache_errors(path):
             self._connection = _connect(path)
 
@@ -102,13 +106,25 @@ class TripleCache:
         return found
 
     def put(self, extracted: Mapping[str, tuple[Sequence[Triple], int]]) -> None:
-        """Store triples and the count of malformed pieces, by key, in one transaction."""
+        """Store triples and the count of malformed pieces, by key, in one transaction.
+
+        A cache that may only be read stays as it is.
+        """
         rows = [
             (self.model, key, json.dumps([[t.subject, t.predicate, t.object] for t in ts]), bad)
             for key, (ts, bad) in extracted.items()
         ]
-        with _cache_errors(self.path), self._connection:
-            self._connection.executemany("INSERT OR REPLACE INTO extracted VALUES (?,?,?,?)", rows)
+        insert = "INSERT OR REPLACE INTO extracted VALUES (?,?,?,?)"
+        with _cache_errors(self.path):
+            try:
+                with self._connection:
+                    self._connection.executemany(insert, rows)
+            except sqlite3.OperationalError as error:
+                if not is_read_only(error):
+                    raise
+                if self._keeps:
+                    logger.warning("%s may only be read: what is extracted is not kept", self.path)
+                self._keeps = False
 
     def malformed(self) -> int:
         """Pieces of this model's output that were no triple, over everything stored."""
@@ -152,8 +168,19 @@ class Payer(Protocol):
         ...
 
 
+@dataclass
+class _Running:
+    """The extraction of a key, and how many calls wait for it."""
+
+    task: asyncio.Task[list[Triple]]
+    waiters: int = 0
+
+
 class TripleExtractor:
-    """Extracts all facts of passages; concurrent calls share one request a passage."""
+    """Extracts all facts of passages; concurrent calls share one request a passage.
+
+    A request is cancelled with the last call that waits for it.
+    """
 
     def __init__(self, engine: Engine, make_request: RequestMaker, cache: TripleCache) -> None:
         """`make_request` turns a passage into the engine's request, prompt and adapter set."""
@@ -164,7 +191,7 @@ class TripleExtractor:
         self.scope: Callable[[], str] = str
         # Hears of passages whose triples no call of this one gave, with their triples.
         self.on_known: Callable[[Passage, list[Triple]], None] | None = None
-        self._running: dict[str, asyncio.Task[list[Triple]]] = {}
+        self._running: dict[str, _Running] = {}
 
     async def extract(
         self,
@@ -176,17 +203,22 @@ class TripleExtractor:
         """Return the triples of each passage, in order.
 
         payer: charged for the calls made here alone. subquery: what the passages were found for.
-        whole: the subquery is the question itself, which may take several steps.
+        whole: the subquery is the question itself, which may take several steps. Raises the first
+        failure once all requests have ended: what they gave is in the cache.
         """
         scope = self.scope()
         keys = [scope + self.key(passage, subquery) for passage in passages]
         known = self.cache.get(list(dict.fromkeys(keys)))
         missing = {k: p for k, p in zip(keys, passages, strict=True) if k not in known}
-        own = missing.keys() - self._running.keys()
-        tasks = {key: self._task(key, p, subquery, payer) for key, p in missing.items()}
-        # A shielded task goes on for the other callers when this one is cancelled.
-        found = await asyncio.gather(*map(asyncio.shield, tasks.values()))
-        known.update(zip(tasks, found, strict=True))
+        # Before the first wait: what others leave meanwhile goes on for this call.
+        waited = {key: self._join(key, p, subquery, payer) for key, p in missing.items()}
+        own = {key for key, running in waited.items() if running.waiters == 1}
+        try:
+            found = await at_once(asyncio.shield(running.task) for running in waited.values())
+        finally:
+            for key, running in waited.items():
+                self._leave(key, running)
+        known.update(zip(waited, found, strict=True))
         if self.on_known is not None:
             for key, passage in dict(zip(keys, passages, strict=True)).items():
                 if key not in own:
@@ -221,15 +253,26 @@ class TripleExtractor:
         parsed = parse_triples(completion.text)
         return list(dict.fromkeys(parsed.triples)), parsed.malformed
 
-    def _task(
-        self, key: str, passage: Passage, subquery: str, payer: Payer | None
-    ) -> asyncio.Task[list[Triple]]:
-        task = self._running.get(key)
-        if task is None:
+    def _join(self, key: str, passage: Passage, subquery: str, payer: Payer | None) -> _Running:
+        """Return the extraction of a key, begun where none runs, with one more that waits."""
+        running = self._running.get(key)
+        # One that has failed already is tried again.
+        if running is None or running.task.done():
             task = asyncio.create_task(self._extract_one(key, passage, subquery, payer))
-            self._running[key] = task
-            task.add_done_callback(lambda _: self._running.pop(key, None))
-        return task
+            # Else a failure on the way out of a cancelled one is complained of.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            running = self._running[key] = _Running(task)
+        running.waiters += 1
+        return running
+
+    def _leave(self, key: str, running: _Running) -> None:
+        """Wait no longer; the last one ends an extraction that runs still."""
+        running.waiters -= 1
+        if not running.waiters:
+            # Out of reach before it is cancelled: whoever comes now begins a new one.
+            if self._running.get(key) is running:
+                del self._running[key]
+            running.task.cancel()
 
     async def _extract_one(
         self, key: str, passage: Passage, subquery: str, payer: Payer | None

@@ -1,11 +1,11 @@
 """Triples of passages that were read with a subquery in hand."""
 
-import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from common.concurrency import at_once
 from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.indexes.extraction import Payer, TripleCache, TripleExtractor
 from inference.retrieval.passages import Passage
@@ -143,9 +143,11 @@ class BothExtractors:
         whole: bool = False,
     ) -> list[list[Triple]]:
         """Return the triples of each passage, each once."""
-        focused, unfocused = await asyncio.gather(
-            self.focused.extract(passages, payer, subquery, whole),
-            self.unfocused.extract(passages, payer),
+        focused, unfocused = await at_once(
+            [
+                self.focused.extract(passages, payer, subquery, whole),
+                self.unfocused.extract(passages, payer),
+            ]
         )
         return joined(focused, unfocused)
 

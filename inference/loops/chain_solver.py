@@ -1,12 +1,12 @@
 """The triples of a sub-question in their order, solved with graph and text together."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
+from common.concurrency import at_once
 from inference.loops.graph_evidence import EvidenceGatherer, QuestionGraph, name_key
 from inference.loops.model import ModelSteps
 from inference.loops.trace import Trace, TraceStep
@@ -251,7 +251,7 @@ class ChainSolver:
         current, tried, filled = list(ordered), set[QueryTriplet](), set[QueryTriplet]()
         together = kind is Knowledge.CAUSAL
         while groups := ready_groups(current, tried, together):
-            solved = await asyncio.gather(*(self._solve_group(group, asked) for group in groups))
+            solved = await at_once(self._solve_group(group, asked) for group in groups)
             for group, wholes in zip(groups, solved, strict=True):
                 tried.update(group)
                 for triplet, whole in zip(group, wholes, strict=True):
@@ -284,17 +284,15 @@ class ChainSolver:
         step.passages, step.triples = evidence.passages, evidence.facts
         if not evidence.context:
             return [None for _ in group]
-        written = await asyncio.gather(
-            *(
-                self.steps.ask(
-                    "resolve",
-                    RESOLVE_INSTRUCTION,
-                    resolve_prompt(triplet, evidence.context),
-                    asked.trace,
-                    RESOLVE_TOKENS,
-                )
-                for triplet in group
+        written = await at_once(
+            self.steps.ask(
+                "resolve",
+                RESOLVE_INSTRUCTION,
+                resolve_prompt(triplet, evidence.context),
+                asked.trace,
+                RESOLVE_TOKENS,
             )
+            for triplet in group
         )
         step.decision = "; ".join(text.strip() for text in written)
         wholes = [_whole(text, t) for text, t in zip(written, group, strict=True)]

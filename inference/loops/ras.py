@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated
 
+from common.concurrency import at_once
 from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER, EngineError
 from inference.indexes.focused import Extractor
 from inference.loops.kind import FirstSubquery, LoopKind, LoopParts, Option, ReadingOptions
@@ -157,15 +158,7 @@ class RasLoop:
 
         Raises the first failure once all have ended: the trace has what the others found and cost.
         """
-        outcomes = await asyncio.gather(
-            *(self._retrieve(asked, trace) for asked in subqueries), return_exceptions=True
-        )
-        found = [step for step in outcomes if not isinstance(step, BaseException)]
-        trace.steps += found
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        return found
+        return await at_once((self._retrieve(asked, trace) for asked in subqueries), trace.steps)
 
     async def _retrieve(self, subquery: str, trace: Trace) -> TraceStep:
         """Passages for a subquery (eq. 3) and their triples (eq. 4)."""

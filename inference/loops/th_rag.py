@@ -1,12 +1,12 @@
 """TH-RAG: from topics to subtopics to entities to sentences (TH-RAG §3.2 and 3.3)."""
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+from common.concurrency import at_once
 from inference.indexes.hierarchy.index import EvidenceSentence, HierarchyIndex, ScoredQuestion
 from inference.indexes.hierarchy.offers import SHORTLIST, Offer, TopicOffers
 from inference.indexes.hierarchy.store import HierarchyError, HierarchyStore
@@ -160,7 +160,7 @@ class ThRagLoop:
         async def choose_under(topic: int) -> list[int]:
             return await self._choose(self.offers.subtopics(scored, topic), trace)
 
-        chosen = await asyncio.gather(*map(choose_under, topics))
+        chosen = await at_once(map(choose_under, topics))
         trace.steps[-1].decision = "; ".join(
             f"{graph.topics[topic]}: {', '.join(graph.subtopics[s] for s in subtopics)}"
             for topic, subtopics in zip(topics, chosen, strict=True)

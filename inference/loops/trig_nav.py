@@ -1,12 +1,12 @@
 """Trig-Nav: what is missing, as chains of triples over a graph made for the question
 (Trig-Nav §3, eq. 1 to 9)."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from common.concurrency import at_once
 from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
 from inference.loops.chain_solver import (
     ChainSettings,
@@ -114,8 +114,8 @@ class TrigNavLoop:
                 trace.answer = await self._answer_directly(passages, trace)
                 return trace
         graphs = [QuestionGraph() if self.settings.own_graphs else shared for _ in missing]
-        chains = await asyncio.gather(
-            *(self.solver.solve(s, g, trace) for s, g in zip(missing, graphs, strict=True))
+        chains = await at_once(
+            self.solver.solve(s, g, trace) for s, g in zip(missing, graphs, strict=True)
         )
         trace.answer = await self._answer_from(chains, passages, trace)
         return trace

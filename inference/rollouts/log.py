@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
+from common.concurrency import alone
 from common.errors import RecordError
 from common.files import AppendLog, atomic_write
 from evaluation.runs import PROGRESS_FILE, RESULTS_FILE, SETTINGS_FILE
@@ -25,15 +24,9 @@ def held(folder: Path) -> Iterator[None]:
 
     Raises EvaluationLogError where another process makes one there.
     """
-    lock = folder.with_name(f"{folder.name}.lock")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(lock, timeout=0):
-            yield
-    except Timeout:
-        raise EvaluationLogError(
-            f"{folder}: another rollout is being made there. Wait for its end, or stop it"
-        ) from None
+    refusal = f"{folder}: another rollout is being made there. Wait for its end, or stop it"
+    with alone(folder, EvaluationLogError(refusal)):
+        yield
 
 
 class RolloutLog:

@@ -1,7 +1,10 @@
 """A loop of RAS over two passages, with a model that says what a test wants."""
 
-from benchmarks.scripted_world.scripted_engine import ScriptedEngine
-from inference.engines.contract import Request
+import asyncio
+from collections.abc import Sequence
+
+from benchmarks.scripted_world.scripted_engine import Script, ScriptedEngine, prompt_text
+from inference.engines.contract import Completion, GenerationError, Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.loops.model import GraphReader
 from inference.loops.ras import RasLoop, RasSettings
@@ -38,6 +41,31 @@ def good_model(request: Request) -> str:
 
 def extract_request(passage: Passage) -> Request:
     return Request(prompt=f"extract {passage.title}")
+
+
+class FailingEngine(ScriptedEngine):
+    """Fails what holds one text; what holds another is under way then, and ends a little later."""
+
+    def __init__(self, script: Script, fails: str, waits: str) -> None:
+        super().__init__(script)
+        self.fails, self.waits = fails, waits
+        self.has_failed = asyncio.Event()
+        self.running = 0
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        text = "\n".join(map(prompt_text, requests))
+        self.running += 1
+        try:
+            if self.fails in text:
+                self.has_failed.set()
+                raise GenerationError("cannot be written")
+            if self.waits in text:
+                await asyncio.wait_for(self.has_failed.wait(), timeout=60)
+                for _ in range(9):
+                    await asyncio.sleep(0)
+            return await super().generate(requests)
+        finally:
+            self.running -= 1
 
 
 def make_loop(engine: ScriptedEngine, **settings: int | bool | str) -> RasLoop:

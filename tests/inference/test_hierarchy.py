@@ -37,6 +37,7 @@ from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.topic_triplets import TopicTriplet, format_topic_triplets
 from models.formats.topics import Topic
 from models.formats.triples import Triple
+from tests.inference.read_only import WAYS, read_only
 
 ENCODER = load_sentence_encoder("hash")
 FILM, PERSON, CITY = Topic("Cinema", "Film"), Topic("Biography", "Person"), Topic("Places", "City")
@@ -509,6 +510,26 @@ def test_another_format_encoder_or_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "good" / "other.sqlite").rename(tmp_path / "bad" / STORE_FILE)
     with pytest.raises(HierarchyError, match="written in format 0"):
         HierarchyIndex.load(tmp_path / "bad", ENCODER)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_that_may_only_be_read_answers_and_is_not_changed(way: str, tmp_path: Path) -> None:
+    add(tmp_path, [DAWN, ANA])
+    seen, before = as_seen(tmp_path), (tmp_path / STORE_FILE).read_bytes()
+    with read_only(tmp_path, way):
+        assert as_seen(tmp_path) == seen
+        expected = rf"{STORE_FILE}: may only be read. Copy its folder to where it can be changed"
+        with pytest.raises(HierarchyError, match=expected):
+            add(tmp_path, [LAKE])
+    assert [path.name for path in tmp_path.iterdir()] == [STORE_FILE]
+    assert (tmp_path / STORE_FILE).read_bytes() == before
+    add(tmp_path, [LAKE])
+
+
+def test_none_where_none_can_be_made_is_told_without_a_word_of_removing(tmp_path: Path) -> None:
+    with read_only(tmp_path), pytest.raises(HierarchyError, match="cannot be opened") as caught:
+        HierarchyStore(tmp_path, create=True)
+    assert "remove" not in str(caught.value)
 
 
 # Extraction by prompt.

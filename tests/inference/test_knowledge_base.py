@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.build_kb import confidence
+from inference.build_kb import confidence, without_merged
 from inference.engines.contract import Completion
 from inference.indexes.growing import DuplicateDocumentError
 from inference.indexes.knowledge_base.entries import Entry, EntryTable, clean_output, condition_key
@@ -137,6 +137,24 @@ def test_a_base_is_the_same_in_one_go_and_in_two(tmp_path: Path) -> None:
     expected = [[(h.entry.condition, h.score) for h in hits] for hits in whole.search(queries, 2)]
     assert found == expected
     assert found[0][0][0] == "Dus Lakh; year"
+
+
+def test_a_base_tells_its_documents_and_one_from_before_those_of_its_count(tmp_path: Path) -> None:
+    outputs = {each.id: each for each in (output(1, DIRECTOR), output(2), output(3, YEAR))}
+    extend(None, list(outputs.values())[:2], ENCODER).save(tmp_path)
+    base = KnowledgeBase.load(tmp_path, ENCODER)
+    assert base.documents == ["d1", "d2"]
+    # Wherever they stand in the log by now.
+    shifted = {name: outputs[name] for name in ("d3", "d2", "d1")}
+    assert [each.id for each in without_merged(shifted, base)] == ["d3"]
+    (tmp_path / "base" / "documents.json").unlink()
+    old = KnowledgeBase.load(tmp_path, ENCODER)
+    assert old.documents is None
+    assert extend(old, [], ENCODER).documents is None
+    new = without_merged(outputs, old)
+    assert [each.id for each in new] == ["d3"]
+    assert extend(old, new, ENCODER).documents == ["d1", "d2", "d3"]
+    assert without_merged(outputs, None) == list(outputs.values())
 
 
 def test_only_conditions_are_searched() -> None:

@@ -13,7 +13,7 @@ from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.loops import TopicWriters, build_index
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from benchmarks.scripted_world.world_model import UNKNOWN, WorldModel
-from inference.engines.contract import Request, Sampling
+from inference.engines.contract import GenerationError, Request, Sampling
 from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.indexes.hierarchy.extraction import AdapterChunkExtractor, PromptedChunkExtractor
 from inference.indexes.hierarchy.index import HierarchyIndex
@@ -29,6 +29,7 @@ from models.formats.paper_prompts import read_filled
 from models.formats.planning import History
 from models.formats.prompts import passage_text
 from models.formats.records import QuestionRecord, Task
+from tests.inference.scripted_loop import FailingEngine
 from tests.scripted import text_input
 
 # The world has nine topics, Geography three subtopics and Music two.
@@ -239,6 +240,18 @@ async def test_an_invented_topic_is_left_out_and_noted(
     assert len(chosen) == 2 and set(chosen) <= set(index.graph.topics)
     assert ("Cinema" in chosen) or "Cinema" not in text
     assert trace.answer == "yes" and len(trace.steps[0].passages) > 1
+
+
+async def test_a_choice_that_fails_leaves_none_running_beside_it(index: HierarchyIndex) -> None:
+    script = chooses('{"topics": ["Geography", "Music"]}')
+    engine = FailingEngine(script, "subtopics of Geography", "subtopics of Music")
+    trace = Trace("Who directed it?")
+    with pytest.raises(GenerationError, match="cannot be written"):
+        await loop_over(engine, index, topics=(1, 2)).answer(
+            QuestionRecord("q", trace.question, ""), trace
+        )
+    assert engine.running == 0
+    assert trace.bill.llm_calls == len(engine.requests) == 2
 
 
 async def test_a_choice_is_held_to_what_the_graph_holds(index: HierarchyIndex) -> None:

@@ -12,7 +12,9 @@ import inference.build_kb
 import inference.evaluate
 import inference.opening.index_build
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
+from common.concurrency import alone
 from inference.engines.contract import Request
+from inference.indexes.knowledge_base.store import KnowledgeBaseError
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from tests.components import chat_backbone, ras_component, tri_rag_component
 from tests.run_main import Run, json_runner, run_main
@@ -119,6 +121,47 @@ def test_an_interrupted_build_goes_on(
     assert not (tmp_path / "kb" / "base").exists()
     done = build(*PASSAGES)
     assert (done["extracted now"], done["known before"], done["entries"]) == (3, 1, 2)
+
+
+def conditions(folder: Path) -> set[str]:
+    lines = (folder / "base" / "entries.jsonl").read_text(encoding="utf-8").splitlines()
+    return {json.loads(line)["condition"] for line in lines}
+
+
+def test_a_removed_line_and_new_documents_leave_none_out(
+    build: Callable[..., dict[str, Any]], engines: list[ScriptedEngine], tmp_path: Path
+) -> None:
+    build(*PASSAGES[:2])
+    log = tmp_path / "kb" / "outputs.jsonl"
+    # As the log's own remedy says.
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[1:]))
+    new = PassageRecord("p0", "Cid", "Cid was born in Lima.")
+    done = build(new, *PASSAGES[:2])
+    assert (done["extracted now"], done["documents"], done["entries"]) == (2, 3, 3)
+    assert conditions(tmp_path / "kb") == {f"{n}; place of birth" for n in ("Ada", "Ben", "Cid")}
+    assert build(new, *PASSAGES[:2])["documents"] == 3
+
+
+def test_a_base_from_before_grows_and_then_tells_its_documents(
+    build: Callable[..., dict[str, Any]], engines: list[ScriptedEngine], tmp_path: Path
+) -> None:
+    build(*PASSAGES[:2])
+    listed = tmp_path / "kb" / "base" / "documents.json"
+    listed.unlink()
+    assert build(*PASSAGES[:2])["documents"] == 2
+    assert build(*PASSAGES)["documents"] == 4
+    assert json.loads(listed.read_text()) == ["p1", "p2", "p3", "p4"]
+
+
+def test_a_folder_has_one_build_at_a_time(
+    build: Callable[..., dict[str, Any]], engines: list[ScriptedEngine], tmp_path: Path
+) -> None:
+    with alone(tmp_path / "kb" / "base", KnowledgeBaseError()):
+        with pytest.raises(SystemExit) as stop:
+            build(*PASSAGES)
+        assert "kb: another build is adding to it. Wait for its end" in str(stop.value)
+        assert not engines and not (tmp_path / "kb" / "outputs.jsonl").exists()
+    assert build(*PASSAGES)["documents"] == 4
 
 
 def test_only_what_the_questions_come_with(

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.scripted_world.gold_world import GoldWorld, make_world
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine, prompt_text
 from benchmarks.scripted_world.world_model import UNKNOWN, SubQuestionWriters, WorldModel
-from inference.engines.contract import Request
+from inference.engines.contract import GenerationError, Request
 from inference.indexes.extraction import TripleCache, TripleExtractor
 from inference.loops.graph_evidence import EvidenceGatherer, EvidenceSettings, QuestionGraph
 from inference.loops.model import GraphReader, ModelSteps, PromptRequest
@@ -23,6 +23,7 @@ from models.files.sentence_encoder import load_sentence_encoder
 from models.formats.prompts import INSUFFICIENT, passage_text
 from models.formats.records import QuestionRecord
 from models.formats.triples import Triple, format_triples
+from tests.inference.scripted_loop import FailingEngine
 from tests.scripted import text_input
 
 ENCODER = load_sentence_encoder("hash")
@@ -309,6 +310,31 @@ async def test_steps_stand_in_the_order_of_their_triples_whichever_is_found_firs
     )
     assert [step.subquery for step in trace.steps[1:]] == ["Dawn director", "Dusk director"]
     assert trace.steps[1].triples and trace.steps[1].passages
+
+
+@pytest.mark.parametrize(
+    ("judged", "decompose", "fails", "waits"),
+    [
+        ("Who directed Dawn?\nWho directed Dusk?", "Dusk | director | ?",
+         "Question: Who directed Dawn?\nTriplets:", "Question: Who directed Dusk?\nTriplets:"),
+        (None, "Dawn | director | ?\nDusk | director | ?", "Open: Dawn", "Open: Dusk"),
+        (None, "?a | director | Ana Lis\n?a | genre | comedy", "| director | Ana Lis\nFilled:",
+         "| genre | comedy\nFilled:"),
+    ],
+    ids=["sub-questions", "groups of triples", "triples of a group"],
+)  # fmt: skip
+async def test_what_fails_leaves_nothing_running_that_was_begun_beside_it(
+    judged: str | None, decompose: str, fails: str, waits: str
+) -> None:
+    script = scripted(judge=judged or "", decompose=decompose, resolve="nothing")
+    engine = FailingEngine(script, fails, waits)
+    trace = Trace("Who directed Dawn and Dusk?")
+    with pytest.raises(GenerationError, match="cannot be written"):
+        await films(engine, judge=judged is not None).answer(
+            QuestionRecord("q", trace.question, ""), trace
+        )
+    assert engine.running == 0 and any(waits in prompt_text(r) for r in engine.requests)
+    assert trace.bill.llm_calls == len(engine.requests)
 
 
 async def test_evidence_for_one_unknown_is_pooled_and_what_fits_all_comes_first() -> None:

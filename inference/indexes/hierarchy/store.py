@@ -5,8 +5,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Literal
 
 from common.errors import UserError
+from common.sqlite import is_out_of_reach, is_read_only, open_sqlite, share
 from inference.indexes.growing import new_documents
 from inference.indexes.hierarchy.extraction import Extracted
 from inference.indexes.hierarchy.vectors import VectorTables
@@ -60,11 +63,31 @@ class HierarchyError(UserError, ValueError):
     """A folder that cannot serve as the hierarchy; the message says which, why and what to do."""
 
 
+class _Connection(sqlite3.Connection):
+    """A connection whose changes say so where the file may only be read."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> Literal[False]:
+        super().__exit__(kind, error, traceback)
+        if is_read_only(error):
+            [(_, _, path)] = self.execute("PRAGMA database_list")
+            raise HierarchyError(
+                f"{path}: may only be read. Copy its folder to where it can be changed"
+            ) from error
+        return False
+
+
 def open_database(folder: Path, create: bool = False) -> sqlite3.Connection:
     """Open the file of a folder, or with `create` begin one where there is none.
 
     Raises:
-        HierarchyError: none there, a file that is none, or one of another format version.
+        HierarchyError: none there, a file that is none or may not be read, or one of another
+            format version; also of a change of one that may only be read.
     """
     path = folder / STORE_FILE
     if not create and not path.is_file():
@@ -75,6 +98,11 @@ def open_database(folder: Path, create: bool = False) -> sqlite3.Connection:
     try:
         return _open(path)
     except sqlite3.DatabaseError as error:
+        if is_out_of_reach(error):
+            raise HierarchyError(
+                f"{path}: cannot be opened ({error}). See that you may read it, or name another "
+                "folder"
+            ) from error
         raise HierarchyError(
             f"{path}: cannot be read as a hierarchy ({error}). Name another folder, or remove the "
             "file and build it again"
@@ -82,7 +110,7 @@ def open_database(folder: Path, create: bool = False) -> sqlite3.Connection:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_SECONDS)
+    connection = open_sqlite(path, _LOCK_TIMEOUT_SECONDS, factory=_Connection)
     [version] = connection.execute("PRAGMA user_version").fetchone()
     [tables] = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     if (tables or version) and version != FORMAT_VERSION:
@@ -91,7 +119,7 @@ def _open(path: Path) -> sqlite3.Connection:
             f"{path}: written in format {version}, and this release reads format {FORMAT_VERSION}. "
             "Build it again in another folder, or use the release that wrote it"
         )
-    connection.execute("PRAGMA journal_mode=WAL")
+    share(connection)
     connection.execute("PRAGMA foreign_keys=ON")
     if not tables:
         connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={FORMAT_VERSION};COMMIT;")

@@ -30,6 +30,7 @@ BASE_FOLDER = "base"
 ENTRIES_FILE = "entries.jsonl"
 INDEX_FOLDER = "index"
 ABOUT_FILE = "about.json"
+DOCUMENTS_FILE = "documents.json"
 MIN_CONFIDENCE = "min_confidence"
 NO_TRIPLETS = "no usable triplet"
 """What an error says of outputs that hold nothing to search by."""
@@ -111,13 +112,15 @@ class KnowledgeBase:
     """Entries and the retriever over their conditions (Tri-RAG §III-C, eq. 14 and 15).
 
     about: what it was built with, and counts of everything kept, merged and dropped. collection:
-    of the conditions' vectors, where they are searched in Milvus.
+    of the conditions' vectors, where they are searched in Milvus. documents: the ids of those that
+    are in it, with a triplet or without; None where a base from before does not tell.
     """
 
     entries: list[Entry]
     retriever: DenseRetriever
     about: dict[str, Any] = field(default_factory=dict)
     collection: VectorCollection | None = None
+    documents: list[str] | None = None
 
     def search(self, queries: Sequence[str], top_k: int) -> list[list[EntryHit]]:
         """Return the entries whose conditions are closest to each query, best first."""
@@ -140,12 +143,15 @@ class KnowledgeBase:
         )
 
     def save(self, folder: Path) -> None:
-        """Write entries, index and counts into FOLDER/base, whole or not at all."""
+        """Write entries, index, counts and documents into FOLDER/base, whole or not at all."""
         with atomic_directory(folder / BASE_FOLDER) as target:
             write_entries(target / ENTRIES_FILE, self.entries)
             self.retriever.save(target / INDEX_FOLDER)
             with atomic_write(target / ABOUT_FILE) as handle:
                 json.dump(self.about, handle, indent=2, ensure_ascii=False)
+            if self.documents is not None:
+                with atomic_write(target / DOCUMENTS_FILE) as handle:
+                    json.dump(self.documents, handle)
 
     @classmethod
     def load(
@@ -170,7 +176,9 @@ class KnowledgeBase:
         entries = list(read_entries(base / ENTRIES_FILE))
         passages = condition_passages(entries)
         retriever = DenseRetriever.load(base / INDEX_FOLDER, passages, encoder)
-        knowledge_base = cls(entries, retriever, about)
+        listed = base / DOCUMENTS_FILE
+        documents = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else None
+        knowledge_base = cls(entries, retriever, about, documents=documents)
         if is_milvus(place):
             knowledge_base.keep_vectors_in(place)
         return knowledge_base
@@ -216,7 +224,9 @@ def extend(
     counts = Counter(about.get("counts", {}))
     table = EntryTable(base.entries if base else [])
     before = len(table.entries)
+    added: list[str] = []
     for output in outputs:
+        added.append(output.id)
         text = passage_text(output.title, output.text)
         cleaned = clean_output(output.output, text, output.was_cut)
         counts["documents"] += 1
@@ -241,4 +251,6 @@ def extend(
         retriever = base.retriever
         retriever.add(new)
     about["counts"] = dict(+counts)
-    return KnowledgeBase(table.entries, retriever, about)
+    known = [] if base is None else base.documents
+    documents = None if known is None else [*known, *added]
+    return KnowledgeBase(table.entries, retriever, about, documents=documents)
