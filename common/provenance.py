@@ -110,14 +110,23 @@ def _git(root: Path, *arguments: str) -> str:
 
 def data_files(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """Return the sha256 and number of records (lines with text) of files, by portable path."""
-    return {portable_path(_absolute(path)): _described(path) for path in dict.fromkeys(paths)}
+    return {portable_path(_absolute(path)): data_file(path) for path in dict.fromkeys(paths)}
 
 
 def _absolute(path: Path) -> str:
     return os.path.normpath(Path.cwd() / path)
 
 
-def _described(path: Path) -> dict[str, Any]:
+def data_file(path: Path) -> dict[str, Any]:
+    """Return the sha256 and number of records of a file, which is read once while it stays."""
+    now = path.stat()
+    state = now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+    return dict(_described(path, state))
+
+
+@functools.cache
+def _described(path: Path, state: tuple[int, ...]) -> dict[str, Any]:
+    """state: tells a file from what stood in its place before."""
     digest, records = hashlib.sha256(), 0
     with path.open("rb") as lines:
         for line in lines:

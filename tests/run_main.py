@@ -1,5 +1,7 @@
 """A command's main run in this process, as from a command line."""
 
+import builtins
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -15,6 +17,21 @@ def run_main(monkeypatch: pytest.MonkeyPatch, main: Callable[[], None], *argumen
     """Run `main` with these arguments; SystemExit and what it printed are the caller's."""
     monkeypatch.setattr(sys, "argv", ["command", *map(str, arguments)])
     main()
+
+
+def openings_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of a file each time that it is opened from now on."""
+    opened: list[str] = []
+    really_open = builtins.open
+
+    def noting_open(file: Any, *arguments: Any, **options: Any) -> Any:
+        if str(file) == str(path):
+            opened.append(str(file))
+        return really_open(file, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "open", noting_open)
+    monkeypatch.setattr(io, "open", noting_open)
+    return opened
 
 
 def json_runner(

@@ -15,7 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 from common.errors import UserError
-from common.files import file_sha256
+from common.provenance import data_file
 from common.shards import WHOLE, Shard
 from evaluation.rewards import RewardWeights, check_annotations, reward_parts
 from evaluation.runs import read_run, stored_results
@@ -331,7 +331,7 @@ def _settings(
         "sample": _names(drawn),
         "weights": vars(rollout.weights),
         "baseline": baseline_digest(baseline) if rollout.baseline else None,
-        "corpus_sha256": rollout.corpus and file_sha256(rollout.corpus),
+        "corpus_sha256": rollout.corpus and data_file(rollout.corpus)["sha256"],
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 from common.errors import RecordError
-from common.provenance import provenance
+from common.provenance import data_file, provenance
 from common.shards import WHOLE, Shard
 from evaluation.runs import stored_results
 from inference.engines.contract import Engine
@@ -103,6 +103,7 @@ async def run_evaluation(evaluation: Evaluation, shared: Engine | None = None) -
     # Fails now, and not after the last question, where nothing can be written.
     settings = settings_of(options, evaluation.dataset, part)
     settings["question_documents"] = evaluation.question_documents or None
+    settings |= data_of(options, evaluation.dataset, evaluation.corpus)
     log = EvaluationLog(evaluation.out, settings, evaluation.resume)
     missing = [record for record in own if record.id not in log.rows]
     if not missing and (stored := _stored_results(evaluation.out, len(own))) is not None:
@@ -140,12 +141,27 @@ def source_of(evaluation: Evaluation, earlier: int = 0) -> dict[str, Any]:
 
 def origin_of(options: LoopOptions, dataset: Path, corpus: Path | None) -> dict[str, Any]:
     """Return `provenance` of what a loop makes of a data set and a corpus, and when it began."""
-    files = [dataset]
-    if LOOPS[options.loop].searches_corpus and corpus is not None:
-        files.append(corpus)
+    searched = _searched(options, corpus)
+    files = [dataset] if searched is None else [dataset, searched]
     return {
         **provenance(sys.argv, files, LOOPS[options.loop].folders(options).values()),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _searched(options: LoopOptions, corpus: Path | None) -> Path | None:
+    return corpus if LOOPS[options.loop].searches_corpus else None
+
+
+def data_of(options: LoopOptions, dataset: Path, corpus: Path | None) -> dict[str, str | None]:
+    """Return the sha256 of a data set and of what a loop searches, None for one that does not.
+
+    Raises OSError for a file that cannot be read.
+    """
+    searched = _searched(options, corpus)
+    return {
+        "dataset_sha256": data_file(dataset)["sha256"],
+        "corpus_sha256": searched and data_file(searched)["sha256"],
     }
 
 
@@ -156,9 +172,10 @@ def searched_corpus(
 
     question_documents: only what stands in the contexts of the data set's questions.
     """
-    if not LOOPS[options.loop].searches_corpus or path is None:
+    searched = _searched(options, path)
+    if searched is None:
         return []
-    corpus = open_corpus(path, options.index)
+    corpus = open_corpus(searched, options.index)
     return documents_of_questions(corpus, dataset) if question_documents else corpus
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ AGAIN = "Evaluate this shard again"
 # What a finished evaluation left, under this while another one runs in its folder.
 EARLIER = "earlier_"
 OUTCOMES = (TRACES_FILE, RESULTS_FILE, SHARD_FILE)
+# Settings that runs did not record before.
+DATA = ("dataset_sha256", "corpus_sha256")
 
 
 class EvaluationLogError(UserError, ValueError):
@@ -98,11 +101,16 @@ def check_settings(folder: Path, settings: Mapping[str, Any], what: str = "evalu
         raise EvaluationLogError(f"{folder} holds no {what} to go on with")
     stored = comparable(json.loads(path.read_text(encoding="utf-8")))
     for name, value in comparable(settings).items():
-        if stored.get(name) != value:
+        if not is_same(name, stored.get(name), value):
             raise EvaluationLogError(
                 f"{folder} was begun with {name} = {stored.get(name)!r}, and "
                 f"{value!r} is given now. Give the first, or name another folder"
             )
+
+
+def is_same(name: str, value: object, other: object) -> bool:
+    """Return whether two runs agree in a setting; one that did not record its data agrees."""
+    return value == other or (name in DATA and None in (value, other))
 
 
 def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,8 +177,9 @@ def open_evaluation(folders: Sequence[Path]) -> list[EvaluationShard]:
     shards = [_open(folder) for folder in folders]
     check_numbers(shards)
     shards.sort(key=lambda stored: stored.shard.number)
-    for other in shards[1:]:
-        _check_same(shards[0], other)
+    # Each with each: a first one that did not record its data agrees with any.
+    for first, other in combinations(shards, 2):
+        _check_same(first, other)
     places = sorted(place for stored in shards for place in stored.card["places"])
     if places != list(range(shards[0].card["questions"]["all"])):
         problem = "with the others it does not hold every question once"
@@ -217,9 +226,9 @@ def _check_same(first: EvaluationShard, other: EvaluationShard) -> None:
     both = [comparable(stored.settings) for stored in (first, other)]
     for name in sorted({*both[0], *both[1]}):
         there, here = (settings.get(name) for settings in both)
-        if there != here:
+        if not is_same(name, there, here):
             problem = f"{name} is {here!r}, in {first} {there!r}"
-            raise ShardError(other, problem, "Evaluate all shards with the same options")
+            raise ShardError(other, problem, "Evaluate all shards with the same options and data")
     if first.card["questions"] != other.card["questions"]:
         counts = [stored.card["questions"]["all"] for stored in (other, first)]
         problem = f"dealt from other questions than {first} ({counts[0]} and {counts[1]})"

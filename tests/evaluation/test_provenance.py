@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from common import provenance as source
+from common.files import file_sha256
 
 ROOT = source.ROOT
 
@@ -45,6 +46,16 @@ def test_data_by_hash_and_number_of_records(tmp_path: Path) -> None:
     file.write_bytes(b'{"id": 1}\n\n{"id": 2}')
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     assert source.data_files([file, file]) == {"DATA/qa/x.jsonl": {"sha256": digest, "records": 2}}
+
+
+def test_a_file_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(b"1\n")
+    first = source.data_file(file)
+    assert source.data_file(file) == first == {"sha256": file_sha256(file), "records": 1}
+    (tmp_path / "new").write_bytes(b"2\n")
+    (tmp_path / "new").replace(file)
+    assert source.data_file(file) == {"sha256": file_sha256(file), "records": 1} != first
 
 
 def test_outside_git_there_is_no_commit(tmp_path: Path) -> None:

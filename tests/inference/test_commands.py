@@ -11,9 +11,10 @@ import pytest
 import inference.ask
 import inference.evaluate
 import inference.extract
+from common.files import file_sha256
 from inference.engines.contract import EngineError
 from inference.indexes.extraction import TripleExtractor
-from inference.loops.ras import RasLoop
+from inference.loops.ras import RasLoop, StaticRasLoop
 from inference.loops.trace import Trace, TraceStep
 from inference.opening.arguments import command, positive_int
 from inference.retrieval.corpus import MappedCorpus
@@ -30,7 +31,7 @@ from models.formats.triples import Triple
 from tests import processes
 from tests.components import chat_backbone, ras_component, t2t_component
 from tests.processes import fresh
-from tests.run_main import Run, json_runner
+from tests.run_main import Run, json_runner, openings_of
 from tests.tiny import tiny_backbone
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,9 +89,10 @@ def test_help_from_any_folder(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_evaluate_writes_results_and_traces_in_order(
     concurrency: int, components: tuple[str, ...], files: tuple[Path, Path], tmp_path: Path,
-    run: Run,
+    run: Run, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     corpus, dataset = files
+    opened = openings_of(corpus, monkeypatch)
     results = run(
         inference.evaluate.main, *components, "--dataset", dataset, "--corpus", corpus,
         "--retriever", "bm25", "--concurrency", concurrency, "--max-answer-tokens", 4,
@@ -102,6 +104,11 @@ def test_evaluate_writes_results_and_traces_in_order(
     assert (results["loop"], results["n"], results["errors"]) == ("ras", 3, 0)
     assert results["preset"] == "tuned"
     assert results["departures"]["top_k"] == {"here": 3, "paper": 5}
+    # Once for its hash, and once to be searched.
+    assert len(opened) == 2
+    settings = json.loads((tmp_path / "out" / "settings.json").read_text())
+    digests = [file_sha256(corpus), file_sha256(dataset)]
+    assert [settings["corpus_sha256"], settings["dataset_sha256"]] == digests
 
 
 def test_a_question_that_fails_is_counted_and_spares_the_others(
@@ -146,8 +153,20 @@ def test_an_interrupted_evaluation_goes_on_and_asks_only_what_is_missing(
         run(*evaluate)
     with pytest.raises(SystemExit, match="begun with top_k = 3, and 2 is given"):
         run(*evaluate, "--resume", "--top-k", 2)
+    write_records(tmp_path / "elsewhere" / "corpus.jsonl", PASSAGES[:2])
+    corrected = [replace(QUESTIONS[0], answer="Ana"), *QUESTIONS[1:]]
+    write_records(tmp_path / "elsewhere" / "questions.jsonl", corrected)
+    for name, stood in (("corpus", files[0]), ("dataset", files[1])):
+        both = rf"begun with {name}_sha256 = '{file_sha256(stood)}', and '[0-9a-f]+' is given"
+        with pytest.raises(SystemExit, match=both):
+            run(*evaluate, "--resume", f"--{name}", tmp_path / "elsewhere" / stood.name)
+    # A run that was begun before they were recorded goes on, and records them.
+    recorded = (out / "settings.json").read_text()
+    before = {k: v for k, v in json.loads(recorded).items() if not k.endswith("_sha256")}
+    (out / "settings.json").write_text(json.dumps(before))
     asked.append("killed")
     results = run(*evaluate, "--resume")
+    assert json.loads((out / "settings.json").read_text()) == json.loads(recorded)
     assert asked == ["a", "killed", "b", "c"]
     assert not (out / "progress.jsonl").exists()
     assert {name: own["n"] for name, own in results["by_type"].items()} == {"who": 2, "(none)": 1}
@@ -157,15 +176,26 @@ def test_an_interrupted_evaluation_goes_on_and_asks_only_what_is_missing(
 
 
 def test_resume_asks_again_what_failed(
-    components: tuple[str, ...], files: tuple[Path, Path], tmp_path: Path, run: Run
-) -> None:
+    components: tuple[str, ...], files: tuple[Path, Path], tmp_path: Path, run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     evaluate = (
         inference.evaluate.main, *components, "--loop", "ras_static", "--dataset", files[1],
         "--max-answer-tokens", 4, "--out", tmp_path / "out",
     )  # fmt: skip
-    assert run(*evaluate)["errors"] == 1
-    mended = [replace(record, context=CONTEXT) for record in QUESTIONS]
-    write_records(files[1], mended)
+    write_records(files[1], [replace(record, context=CONTEXT) for record in QUESTIONS])
+    whole = StaticRasLoop.answer
+
+    async def failing_at_b(
+        self: StaticRasLoop, record: QuestionRecord, trace: Trace | None = None
+    ) -> Trace:
+        if record.id == "b":
+            raise EngineError("busy")
+        return await whole(self, record, trace)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StaticRasLoop, "answer", failing_at_b)
+        assert run(*evaluate)["errors"] == 1
     results = run(*evaluate, "--resume")
     assert (results["n"], results["errors"]) == (3, 0)
     with pytest.raises(SystemExit, match="no evaluation to go on with"):

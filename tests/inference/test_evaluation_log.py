@@ -53,6 +53,17 @@ def test_other_settings_and_a_forgotten_resume_are_refused(tmp_path: Path) -> No
         EvaluationLog(tmp_path, {"top_k": 5}, resume=True)
 
 
+@pytest.mark.parametrize("name", ["corpus_sha256", "dataset_sha256"])
+def test_answers_over_other_data_are_refused_where_both_are_recorded(
+    tmp_path: Path, name: str
+) -> None:
+    EvaluationLog(tmp_path, {"top_k": 3}, resume=False).append(row("a", "yes"))
+    for given in ("abc", None, "abc"):
+        assert EvaluationLog(tmp_path, {"top_k": 3, name: given}, resume=True).rows
+    with pytest.raises(EvaluationLogError, match=f"begun with {name} = 'abc', and 'def' is given"):
+        EvaluationLog(tmp_path, {"top_k": 3, name: "def"}, resume=True)
+
+
 @pytest.mark.parametrize(("ras", "by_default"), [("1234", True), (None, False)])
 def test_a_run_from_before_plan_ahead_was_resolved_goes_on(
     tmp_path: Path, ras: str | None, by_default: bool

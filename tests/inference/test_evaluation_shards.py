@@ -192,7 +192,35 @@ def test_shards_of_other_questions_are_refused(
     write_records("elsewhere/questions.jsonl", changed)
     more = ("--dataset", "elsewhere/questions.jsonl", "--shard", "2/2")
     evaluate("changed", "--loop", "ras_static", *more)
+    both = [read(folder, SETTINGS_FILE)["dataset_sha256"] for folder in ("changed", "part1")]
+    assert f"dataset_sha256 is '{both[0]}', in part1/shard.json: shard 1/2 '{both[1]}'" in (
+        refused("part1", "changed")
+    )
+    without_data("changed")
     assert "(12 and 12)" in refused("part1", "changed")
+
+
+def without_data(folder: str) -> None:
+    """Leave out of a shard's settings what they did not record before."""
+    settings = read(folder, SETTINGS_FILE)
+    kept = {name: value for name, value in settings.items() if not name.endswith("_sha256")}
+    (Path(folder) / SETTINGS_FILE).write_text(json.dumps(kept))
+
+
+def test_shards_over_other_corpora_are_refused(
+    evaluate: Evaluate, merge: Callable[..., None], refused: Callable[..., str]
+) -> None:
+    write_records("elsewhere/corpus.jsonl", PASSAGES[:6])
+    given = {1: (), 2: ("--corpus", "elsewhere/corpus.jsonl"), 3: ()}
+    for number, corpus in given.items():
+        evaluate(f"part{number}", "--shard", f"{number}/3", "--limit", "3", *corpus)
+    parts = [f"part{number}" for number in given]
+    assert "part2/shard.json: shard 2/3: corpus_sha256 is '" in refused(*parts)
+    # A shard from before agrees with all, and these not with each other for that.
+    without_data("part1")
+    assert "part3/shard.json: shard 3/3: corpus_sha256 is '" in refused(*parts)
+    without_data("part2")
+    merge(*parts)
 
 
 def test_altered_traces_and_cards_are_refused(

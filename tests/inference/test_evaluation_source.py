@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from inference.loops.kind import LoopOptions, ReadingOptions
-from inference.runs.evaluation import Evaluation, source_of
+from inference.runs.evaluation import Evaluation, data_of, source_of
 from tests.components import ras_component, t2t_component
 from tests.tiny import tiny_backbone
 
@@ -48,3 +48,4 @@ def test_what_a_loop_does_not_read_is_not_named(options: LoopOptions, tmp_path: 
     source = source_of(run)
     assert list(source["data"]) == ["DATA/qa/x_test.jsonl"]
     assert list(source["components"]) == ["ELSEWHERE/ras"]
+    assert data_of(run.options, run.dataset, run.corpus)["corpus_sha256"] is None

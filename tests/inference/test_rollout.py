@@ -36,7 +36,7 @@ from tests.inference.rollout_material import (
     trajectories,
     write_material,
 )
-from tests.run_main import Run, json_runner, run_main
+from tests.run_main import Run, json_runner, openings_of, run_main
 from tests.tiny import tiny_tokenizer
 
 Refused = Callable[..., str]
@@ -279,6 +279,14 @@ def test_resuming_loses_and_mixes_nothing(run: Run, refused: Refused, tmp_path: 
     write_records(tmp_path / "some.jsonl", QUESTIONS[:2])
     write_records(tmp_path / "corpus.jsonl", PASSAGES[:2])
     assert "begun with corpus_sha256" in refused(*given, "--corpus", tmp_path / "corpus.jsonl")
+
+
+def test_a_corpus_is_hashed_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_records(tmp_path / "corpus.jsonl", PASSAGES)
+    opened = openings_of(tmp_path / "corpus.jsonl", monkeypatch)
+    rollout(run, "out", "--corpus", tmp_path / "corpus.jsonl", "--limit", 1, "--group", 1)
+    # And read once to be searched.
+    assert len(opened) == 2
 
 
 def test_shards_of_one_rollout_have_its_digest(run: Run) -> None:
