@@ -173,9 +173,10 @@ class TriRagLoop:
         """Retrieve with the question, or hop by hop as the planner asks, then answer."""
         trace = trace or Trace(record.question)
         triplets: list[ConditionTriplet] = []
+        known: set[ConditionTriplet] = set()
         query = record.question
         while query:
-            found, sources = await self._retrieve(query, trace, triplets)
+            found, sources = await self._retrieve(query, trace, known)
             triplets.extend(found)
             step = TraceStep(query, sources, [fact_of(triplet) for triplet in found])
             if self._reads_blocks:
@@ -196,9 +197,12 @@ class TriRagLoop:
         return as_history(trace, triples=not self._reads_blocks)
 
     async def _retrieve(
-        self, query: str, trace: Trace, known: list[ConditionTriplet]
+        self, query: str, trace: Trace, known: set[ConditionTriplet]
     ) -> tuple[list[ConditionTriplet], list[Passage]]:
-        """Return best m triplets that are new, within the budget, and the documents behind them."""
+        """Return best m triplets that are new, within the budget, and the documents behind them.
+
+        known: those of earlier rounds as the base has them, not as they were cut; gets the new.
+        """
         [hits] = await search(trace, self.base.search, [query], self.settings.top_k)
         fresh = [
             (triplet, claim.sources)
@@ -213,6 +217,8 @@ class TriRagLoop:
                 f"evidence budget of {self.settings.budget} tokens: {evidence.cut_proofs} proofs "
                 f"cut, {evidence.left_out} triplets left out"
             )
+        # Those that did not fit at all, which stand last, may be found again.
+        known.update(chosen[: len(evidence.triplets)])
         ids = dict.fromkeys(source for _, sources in fresh for source in sources)
         found = self.find_source
         return list(evidence.triplets), [found(name) for name in ids] if found else []

@@ -17,6 +17,7 @@ import Stemmer
 
 from common.files import atomic_directory
 from inference.retrieval.passages import (
+    EmptyCorpusError,
     Hit,
     Passage,
     check_meta,
@@ -82,6 +83,12 @@ def index_of(words: Sequence[list[str]] | bm25s.tokenization.Tokenized) -> bm25s
 def _built(passages: Sequence[Passage], title_weight: int) -> bm25s.BM25:
     vocabulary: dict[str, int] = {}
     numbers = word_numbers(passages, title_weight, vocabulary)
+    if not vocabulary:
+        raise EmptyCorpusError(
+            f"no word to search by in the {len(passages)} passages of the corpus: all are stop "
+            "words, single letters or signs. Search it with --retriever dense, or name another "
+            "corpus"
+        )
     return index_of(bm25s.tokenization.Tokenized(ids=numbers, vocab=vocabulary))
 
 
@@ -97,6 +104,8 @@ class Bm25Retriever:
         """Index `passages`; `index` is a loaded one, see `load`.
 
         title_weight: how often the title counts; 2 favours passages about the query's entity.
+
+        Raises EmptyCorpusError for a corpus without a passage, or without a word to search by.
         """
         self.passages = require_passages(passages)
         self.title_weight = title_weight

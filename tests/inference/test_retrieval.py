@@ -85,6 +85,15 @@ def test_bm25_breaks_ties_in_corpus_order_and_leaves_out_what_shares_no_word() -
     assert Bm25Retriever(twins).search([], 4) == []
 
 
+@pytest.mark.parametrize("kind", ["bm25", "hybrid"])
+@pytest.mark.parametrize("text", ["the of a", "的", "!!", ""])
+def test_a_corpus_without_a_word_to_search_by_is_told(text: str, kind: str) -> None:
+    passages = [Passage("1", "", text), Passage("2", "A", text)]
+    with pytest.raises(EmptyCorpusError, match=r"2 passages.* Search it with --retriever dense"):
+        build_retriever(kind, passages, "hash")
+    assert build_retriever("dense", passages, "hash").search(["the"], 1)[0]
+
+
 def test_bm25_title_weight_prefers_the_passage_about_the_entity() -> None:
     pair = [Passage("mention", "Else", "Chess chess clubs"), Passage("about", "Chess", "A game.")]
     padding = [Passage(f"x{n}", "Other", "Something else altogether") for n in range(5)]

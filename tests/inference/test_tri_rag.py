@@ -144,6 +144,35 @@ async def test_a_small_budget_is_noted() -> None:
     assert any("evidence budget of 12 tokens" in note for note in trace.notes)
 
 
+async def test_a_triplet_that_was_cut_to_the_budget_is_not_found_again() -> None:
+    plans = iter(["[SUBQ] author of Harry Potter", "[SUFFICIENT]"])
+
+    def script(request: Request) -> str:
+        return next(plans) if "You are a planner" in (request.prompt or "") else "x"
+
+    engine = ScriptedEngine(script)
+    whole = count_words(format_conditions([AUTHOR]))
+    settings = TriRagSettings(top_k=1, selected=1, max_rounds=3, budget=whole - 1)
+    loop = TriRagLoop(engine, base(), settings, GraphReader(engine, text_input))
+    trace = await loop.answer(QuestionRecord("q", "Harry Potter; author", ""))
+    assert [len(step.triples) for step in trace.steps] == [1, 0]
+    assert len(trace.notes) == 1 and "1 proofs cut, 0 triplets left out" in trace.notes[0]
+
+
+async def test_a_triplet_that_did_not_fit_at_all_may_be_found_again() -> None:
+    plans = iter(["[SUBQ] Dune; author", "[SUFFICIENT]"])
+
+    def script(request: Request) -> str:
+        return next(plans) if "You are a planner" in (request.prompt or "") else "x"
+
+    engine = ScriptedEngine(script)
+    fits = count_words(format_conditions([BIRTH]))
+    settings = TriRagSettings(top_k=3, selected=3, max_rounds=3, budget=fits)
+    loop = TriRagLoop(engine, base(), settings, GraphReader(engine, text_input))
+    trace = await loop.answer(QuestionRecord("q", "Rowling; date of birth", ""))
+    assert [[t.subject for t in step.triples] for step in trace.steps] == [["Rowling"], ["Dune"]]
+
+
 @pytest.mark.parametrize("rounds", [1, 3])
 async def test_without_a_planner_there_is_one_round(rounds: int) -> None:
     engine = ScriptedEngine(lambda request: "x")
