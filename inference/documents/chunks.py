@@ -84,8 +84,12 @@ def _pieces(block: Block, max_tokens: int, count_tokens: CountTokens) -> Iterato
 
 def _within(sentence: str, max_tokens: int, count_tokens: CountTokens) -> Iterator[str]:
     """Yield a sentence, in pieces of words where it is longer than the budget."""
-    # A token is at least a byte.
-    if len(sentence.encode()) <= max_tokens or count_tokens(sentence) <= max_tokens:
+    # A token is at least a byte, and a character of several tokens cannot be cut.
+    if (
+        len(sentence) == 1
+        or len(sentence.encode()) <= max_tokens
+        or count_tokens(sentence) <= max_tokens
+    ):
         yield sentence
         return
     words = sentence.split()

@@ -3,16 +3,22 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from common.errors import UserError
 
 INSTALL = "Install what reads it: pip install 'trivium-rag[docs]'"
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*")
+# Half of a character of UTF-16, or a byte of a name that is no UTF-8: UTF-8 can hold neither.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class UnreadableFileError(UserError, ValueError):
     """A file of which nothing can be read; the message says why and what to do."""
+
+
+class MissingReaderError(UnreadableFileError):
+    """A file of which nothing can be read as long as a library is not installed."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,33 @@ class Document:
     def page_of(self, place: int) -> int | None:
         """Return the page, from 1, of a character; None where there are no pages."""
         return bisect_right(self.page_starts, place) if self.page_starts else None
+
+
+def escaped(name: str) -> str:
+    """Return a name as UTF-8 can hold it; what it cannot is spelt out, so that none become one."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def encodable(document: Document) -> tuple[Document, int]:
+    """Return a document as UTF-8 can hold it, and how many halves of characters were replaced.
+
+    Places stay as they are: one character takes the place of one.
+    """
+    headings = [name for block in document.blocks for name in block.headings]
+    texts = [block.text for block in document.blocks]
+    broken = sum(len(_SURROGATE.findall(text)) for text in texts)
+    if not broken and not any(map(_SURROGATE.search, [document.title, document.id, *headings])):
+        return document, 0
+    blocks = [
+        replace(
+            block,
+            text=_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", block.text),
+            headings=tuple(map(escaped, block.headings)),
+        )
+        for block in document.blocks
+    ]
+    title, own = escaped(document.title), escaped(document.id)
+    return replace(document, title=title, id=own, blocks=blocks), broken
 
 
 def paragraphs(text: str, offset: int = 0) -> Iterator[Block]:

@@ -16,13 +16,22 @@ from tqdm import tqdm
 from common.errors import UserError
 from common.files import atomic_write, file_sha256, is_disk_full
 from inference.documents.chunks import Chunk, CountTokens, chunks_of
-from inference.documents.document import UnreadableFileError
+from inference.documents.document import (
+    Document,
+    MissingReaderError,
+    UnreadableFileError,
+    encodable,
+    escaped,
+)
 from inference.documents.readers import READERS, read_documents
+from models.formats.planning import one_line
 
 logger = logging.getLogger(__name__)
 STORE_SUFFIX = ".files"
 MAX_FILE_BYTES = 200 * 2**20
 _FORMAT = 1
+# The size of a file that is read again in any case: what stood in the way may be gone.
+_UNREAD = -1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS files (
@@ -87,7 +96,7 @@ def ingest(
             path: _take_in(path, connection, max_tokens, count_tokens, done)
             for path in tqdm(paths_found, desc="ingest", unit=" files")
         }
-        done.counts["files gone"] = _forget(connection, set(map(str, files)))
+        done.counts["files gone"] = _forget(connection, set(map(_name, files)))
         _write(files, out, done)
     return done
 
@@ -114,7 +123,7 @@ def _files(paths: Sequence[Path], out: Path) -> Iterator[Path]:
     for path in paths:
         if not path.exists():
             raise IngestionError(f"{path} does not exist; name a file or a folder")
-        found = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+        found = [path] if path.is_file() else sorted(filter(_is_file, path.rglob("*")))
         for file in found:
             inside = file.relative_to(path).parts if path.is_dir() else ()
             resolved = file.resolve()
@@ -122,6 +131,23 @@ def _files(paths: Sequence[Path], out: Path) -> Iterator[Path]:
             if not is_left_out and not any(part.startswith(".") for part in inside):
                 seen.add(resolved)
                 yield resolved
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether a path is to be read as a file; one that may not be seen is, and is named."""
+    try:
+        return path.is_file()
+    except OSError:
+        return True
+
+
+def _name(path: Path) -> str:
+    """Return a file's path; one that is no UTF-8 as an address, which no other file has."""
+    try:
+        str(path).encode()
+        return str(path)
+    except UnicodeEncodeError:
+        return path.as_uri()
 
 
 def _opened(store: Path, max_tokens: int, tokenizer: str) -> sqlite3.Connection:
@@ -154,57 +180,79 @@ def _take_in(
     done: Ingested,
 ) -> _File:
     """Return what a file holds, read now if it changed, and count it."""
-    status, read = path.stat(), False
-    size, modified = status.st_size, status.st_mtime_ns
-    file = _known(connection, path)
-    if file is None or (file.size, file.modified) != (size, modified):
-        sha256 = file_sha256(path)
-        if file is not None and file.sha256 == sha256:
-            file = replace(file, size=size, modified=modified)
-        else:
-            read = True
-            told = _read(path, size, max_tokens, count_tokens)
-            file = _File(size, modified, sha256, *told)
+    known = _known(connection, path)
+    file = _as_it_is(path, known, max_tokens, count_tokens)
+    if file is not known:
         _keep(connection, path, file)
     if file.problem:
         done.counts["files left out"] += 1
-        done.problems[str(path)] = file.problem
+        done.problems[_name(path)] = file.problem
     else:
-        done.counts["files read" if read else "files unchanged"] += 1
+        is_read = known is None or known.sha256 != file.sha256
+        done.counts["files read" if is_read else "files unchanged"] += 1
     if file.notes:
-        done.notes[str(path)] = file.notes
+        done.notes[_name(path)] = file.notes
     return file
+
+
+def _as_it_is(path: Path, known: _File | None, max_tokens: int, count_tokens: CountTokens) -> _File:
+    """Return what is known of a file where it still says that, else what it holds now."""
+    try:
+        status = path.stat()
+        size, modified = status.st_size, status.st_mtime_ns
+        if known is not None and (known.size, known.modified) == (size, modified):
+            return known
+        sha256 = file_sha256(path)
+        if known is not None and known.sha256 == sha256:
+            return replace(known, size=size, modified=modified)
+        problem, notes, documents = _read(path, size)
+    except Exception as error:  # A reader's library may raise anything.
+        logger.debug("%s cannot be read", path, exc_info=True)
+        return _File(_UNREAD, 0, "", escaped(_why(error)), [], [])
+    # Outside: what fails to count tokens would fail for every file.
+    chunks = [c for document in documents for c in chunks_of(document, max_tokens, count_tokens)]
+    problem = problem or ("" if chunks else "holds no text")
+    return _File(size, modified, sha256, escaped(problem), notes, chunks)
+
+
+def _why(error: Exception) -> str:
+    """Return why a file cannot be read today, and what to do."""
+    if isinstance(error, MissingReaderError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"cannot be opened ({error.strerror or error}); see that you may read it"
+    said = one_line(f"{type(error).__name__}: {error}")
+    return f"cannot be read ({said}); save it again, or convert it to another kind"
 
 
 def _keep(connection: sqlite3.Connection, path: Path, file: _File) -> None:
     chunks = json.dumps([asdict(chunk) for chunk in file.chunks], ensure_ascii=False)
-    row = (str(path), file.size, file.modified, file.sha256, file.problem, json.dumps(file.notes))
+    row = (_name(path), file.size, file.modified, file.sha256, file.problem, json.dumps(file.notes))
     with connection:
         connection.execute("REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, chunks))
 
 
-def _read(
-    path: Path, size: int, max_tokens: int, count_tokens: CountTokens
-) -> tuple[str, list[str], list[Chunk]]:
-    """Return why a file cannot be read, what was replaced in it, and its passages."""
+def _read(path: Path, size: int) -> tuple[str, list[str], list[Document]]:
+    """Return why a file is none that can be read, what was replaced in it, and its documents."""
     if size > MAX_FILE_BYTES:
         most = MAX_FILE_BYTES // 2**20
         return f"has {size // 2**20} MiB, above {most}; split it into smaller files", [], []
-    notes: list[str] = []
-    chunks: list[Chunk] = []
     try:
-        for document in read_documents(path):
-            notes += document.notes
-            chunks += chunks_of(document, max_tokens, count_tokens)
+        read = [encodable(document) for document in read_documents(path)]
+    except MissingReaderError:
+        raise
     except UnreadableFileError as error:
         return str(error), [], []
-    return ("" if chunks else "holds no text"), notes, chunks
+    notes = [note for document, _ in read for note in document.notes]
+    if halves := sum(broken for _, broken in read):
+        notes.append(f"{halves} halves of characters were replaced")
+    return "", notes, [document for document, _ in read]
 
 
 def _known(connection: sqlite3.Connection, path: Path) -> _File | None:
     row = connection.execute(
         "SELECT size, modified, sha256, problem, notes, chunks FROM files WHERE path = ?",
-        (str(path),),
+        (_name(path),),
     ).fetchone()
     if row is None:
         return None
@@ -234,7 +282,7 @@ def _write(files: Mapping[Path, _File], out: Path, done: Ingested) -> None:
             there, earlier = first[chunk.id]
             if (earlier.title, earlier.text) != (chunk.title, chunk.text):
                 raise IngestionError(
-                    f"{path} gives the id '{chunk.id}' to another text than {there}; "
+                    f"{_name(path)} gives the id '{chunk.id}' to another text than {_name(there)}; "
                     "give each record an id of its own"
                 )
             done.counts["passages that came again"] += 1
@@ -250,5 +298,5 @@ def _write(files: Mapping[Path, _File], out: Path, done: Ingested) -> None:
 
 def _record(chunk: Chunk, path: Path) -> dict[str, Any]:
     page = {} if chunk.page is None else {"page": chunk.page}
-    place = {"file": str(path), **page, "start": chunk.start, "end": chunk.end}
+    place = {"file": _name(path), **page, "start": chunk.start, "end": chunk.end}
     return {"id": chunk.id, "title": chunk.title, "text": chunk.text, **place}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ def own_corpus(path: Path) -> SearchedCorpus:
     handed on, and the rest goes.
     Raises IngestionError, CacheFolderError.
     """
-    key = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    key = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
     folder = cache_folder() / "documents" / key
     out = folder / "corpus.jsonl"
     done = ingest([path], out, MAX_TOKENS, TOKENIZER, token_counter(TOKENIZER))

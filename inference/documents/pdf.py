@@ -10,7 +10,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference.documents.document import INSTALL, Block, Document, UnreadableFileError, paragraphs
+from inference.documents.document import (
+    INSTALL,
+    Block,
+    Document,
+    MissingReaderError,
+    UnreadableFileError,
+    paragraphs,
+)
 from models.formats.planning import one_line
 
 if TYPE_CHECKING:
@@ -39,18 +46,23 @@ def pdf_document(path: Path) -> Document:
     """
     try:
         import pypdf
-        from pypdf.errors import PyPdfError
+        from pypdf.errors import DependencyError
     except ImportError as error:
-        raise UnreadableFileError(f"is a PDF. {INSTALL}") from error
+        raise MissingReaderError(f"is a PDF. {INSTALL}") from error
     try:
         pdf = pypdf.PdfReader(path)
         if pdf.is_encrypted and not pdf.decrypt(""):
             raise UnreadableFileError("needs a password; save it without one")
         pages = [_page_text(page.extract_text()) for page in pdf.pages]
         title = one_line((pdf.metadata and pdf.metadata.title) or "")
-    except UnreadableFileError:
+    except (UnreadableFileError, MemoryError):
         raise
-    except (PyPdfError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except DependencyError as error:
+        raise MissingReaderError(
+            f"needs a library that is not installed ({error}). If it is encrypted: pip install "
+            "'pypdf[crypto]', or save it without a password"
+        ) from error
+    except Exception as error:  # Of a broken file pypdf lets through whatever its parts raise.
         raise UnreadableFileError(
             f"is no whole PDF ({type(error).__name__}: {error}); was it cut off? Save it again"
         ) from error

@@ -6,13 +6,20 @@ PDF, HTML and DOCX need the extra `docs` (pypdf, trafilatura, mammoth).
 import csv
 import io
 import json
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from inference.documents.document import INSTALL, Block, Document, UnreadableFileError, paragraphs
+from inference.documents.document import (
+    INSTALL,
+    Block,
+    Document,
+    MissingReaderError,
+    UnreadableFileError,
+    paragraphs,
+)
 from inference.documents.markdown import markdown_blocks, row_text
 from inference.documents.pdf import pdf_document
 from models.formats.planning import one_line
@@ -67,19 +74,20 @@ def _of_markdown(name: str, text: str, notes: tuple[str, ...] = (), title: str =
 def _html_file(path: Path) -> Iterator[Document]:
     try:
         import trafilatura
-        from lxml import html  # type: ignore[import-untyped]
+        from lxml import etree, html  # type: ignore[import-untyped]
     except ImportError as error:
-        raise UnreadableFileError(f"is HTML. {INSTALL}") from error
+        raise MissingReaderError(f"is HTML. {INSTALL}") from error
     text, notes = _decoded(path)
     found = trafilatura.extract(
         text, output_format="markdown", include_comments=False, favor_recall=True
     )
     if not found and text.strip():
         # A page of a few words is all boilerplate to trafilatura.
-        tree = html.fromstring(text)
-        for element in list(tree.iter("script", "style", "noscript", "template")):
-            element.drop_tree()
-        found = "\n\n".join(map(one_line, tree.text_content().split("\n\n")))
+        with suppress(etree.ParserError):  # A page without an element, such as a comment alone.
+            tree = html.fromstring(text)
+            for element in list(tree.iter("script", "style", "noscript", "template")):
+                element.drop_tree()
+            found = "\n\n".join(map(one_line, tree.text_content().split("\n\n")))
     data = trafilatura.extract_metadata(text)
     yield _of_markdown(path.stem, found or "", notes, one_line((data and data.title) or ""))
 
@@ -88,11 +96,13 @@ def _docx_file(path: Path) -> Iterator[Document]:
     try:
         import mammoth  # type: ignore[import-untyped]
     except ImportError as error:
-        raise UnreadableFileError(f"is a DOCX document. {INSTALL}") from error
+        raise MissingReaderError(f"is a DOCX document. {INSTALL}") from error
     try:
         with path.open("rb") as file:
             text = str(mammoth.convert_to_markdown(file).value)
-    except (zipfile.BadZipFile, KeyError, OSError, ValueError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # Of a broken file mammoth lets through whatever its parts raise.
         raise UnreadableFileError(
             f"is no whole DOCX document ({error}); was it cut off, or is it a DOC? Save it again"
         ) from error

@@ -24,14 +24,13 @@ from inference.retrieval.milvus_schema import (
     Stored,
     check_lengths,
     create_collections,
+    kept_dated,
 )
 from inference.retrieval.passages import Passage, contents_sum, require_passages
 from inference.retrieval.vectors import EXACT_UP_TO, NearestSoFar, share_found
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
 
 logger = logging.getLogger(__name__)
-# The beginning of a build that goes on is dated again after so many rows.
-DATED_EVERY = 20 * AT_ONCE
 
 
 def build_milvus(
@@ -55,8 +54,17 @@ def build_milvus(
     index = MilvusIndex(connection, about, encoder)
     # Before the words are counted, which takes minutes: another builder is refused from now on.
     index.write_about(about)
+    with kept_dated(connection, index.date):
+        whole = _filled(index, passages)
+    index.write_about(whole)
+    return index
+
+
+def _filled(index: MilvusIndex, passages: Sequence[Passage]) -> About:
+    """Write all passages and their words; returns what the index is made of then."""
+    about, encoder = index.about, index.encoder
     vocabulary = {"": NO_WORD}
-    numbers = word_numbers(passages, title_weight, vocabulary)
+    numbers = word_numbers(passages, about.title_weight, vocabulary)
     total = sum(map(len, numbers))
     index.about = about = replace(about, words=total, average=total / len(passages) or 1.0)
     sample = _sample(index, passages)
@@ -69,27 +77,22 @@ def build_milvus(
         own = numbers[start : start + len(rows)]
         index.write_rows(rows, own, itertools.islice(vectors, len(rows)), "insert")
         contents = contents_sum((each.passage for each in rows), contents)
-        if start % DATED_EVERY == 0:
-            index.write_about(about)
     found_in = np.zeros(len(vocabulary), dtype=np.int64)
     for each in numbers:
         found_in[np.unique(each)] += 1
     words = zip(itertools.islice(vocabulary, 1, None), found_in[1:].tolist(), strict=True)
     index.write_words({w: (n, count) for n, (w, count) in enumerate(words, NO_WORD + 1)})
     for collection in (index.passages_collection, index.words_collection):
-        connection.write("flush", collection)
-    index.write_about(
-        replace(
-            about,
-            passages=len(passages),
-            next_row=len(passages),
-            next_number=len(vocabulary),
-            contents=contents,
-            recall_at_10=_recall(index, sample),
-            state=WHOLE,
-        )
+        index.connection.write("flush", collection)
+    return replace(
+        about,
+        passages=len(passages),
+        next_row=len(passages),
+        next_number=len(vocabulary),
+        contents=contents,
+        recall_at_10=_recall(index, sample),
+        state=WHOLE,
     )
-    return index
 
 
 def sourced(passages: Sequence[Passage], row: int) -> tuple[Passage, str]:

@@ -33,6 +33,7 @@ from inference.retrieval.milvus_schema import (
     NO_VECTOR,
     NUMBER,
     ROW,
+    STALE_SECONDS,
     UNUSED,
     WHOLE,
     WORD,
@@ -43,6 +44,7 @@ from inference.retrieval.milvus_schema import (
     check_encoder,
     check_lengths,
     collection_names,
+    one_of,
     read_about,
     stored,
 )
@@ -51,8 +53,6 @@ from models.files.sentence_encoder import FloatArray, SentenceEncoder
 
 logger = logging.getLogger(__name__)
 AT_ONCE = 1000
-# A build that has written nothing for so long was stopped.
-STALE_SECONDS = 600.0
 # Candidates that an HNSW search keeps, at least.
 LEAST_EF = 128
 
@@ -296,7 +296,7 @@ class MilvusIndex:
 
     def _with_ids(self, ids: Sequence[str]) -> Iterator[Stored]:
         for part in parts_of(ids):
-            yield from self._stored(f"{ID} in {json.dumps(list(part), ensure_ascii=False)}")
+            yield from self._stored(one_of(ID, part))
 
     def _stored(self, condition: str) -> Iterator[Stored]:
         found = self.connection.read(
@@ -338,6 +338,10 @@ class MilvusIndex:
         """Write what the index is made of."""
         self.connection.write("upsert", self.words_collection, [about_row(about)])
         self.about = about
+
+    def date(self) -> None:
+        """Write again what the index is made of, so that other processes see that it goes on."""
+        self.connection.write("upsert", self.words_collection, [about_row(self.about)])
 
     def _check_count(self) -> None:
         counting = {"output_fields": ["count(*)"]}

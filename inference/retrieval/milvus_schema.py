@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,6 +18,7 @@ from inference.retrieval.milvus_client import OF_WORDS, Address, Connection, Mil
 from inference.retrieval.passages import IndexMismatchError, Passage, refuse_differing
 from models.files.sentence_encoder import FloatArray, SentenceEncoder
 
+logger = logging.getLogger(__name__)
 FORMAT = 1
 ROW, ID, SOURCE, TITLE, TEXT, WORDS, MEANING = (
     "row", "id", "source", "title", "text", "words", "meaning",
@@ -29,6 +33,10 @@ LONGEST_BYTES = 65535
 # Of the approximate index, where there are very many passages.
 HNSW = {"M": 32, "efConstruction": 200}
 WHOLE, CHANGING = "whole", "changing"
+# A build that has been dated no more for so long was stopped; one that goes on is, this often.
+STALE_SECONDS, DATED_SECONDS = 600.0, 60.0
+# Of a text in a condition. Milvus Lite knows no others, above all no \u.
+_ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 MADE_OF = (
     "encoder", "encoder_fingerprint", "title_weight", "search", "passages", "contents", "format"
 )  # fmt: skip
@@ -191,6 +199,41 @@ def check_lengths(passages: Sequence[Passage]) -> None:
                     f"Milvus takes {LONGEST_BYTES}. Cut it into passages, as inference/ingest.py "
                     "does"
                 )
+
+
+def one_of(field: str, texts: Sequence[str]) -> str:
+    """Return the condition of a search or query that a field is one of these texts."""
+    quoted = ", ".join(f'"{text.translate(_ESCAPES)}"' for text in texts)
+    return f"{field} in [{quoted}]"
+
+
+@contextmanager
+def kept_dated(connection: Connection, date: Callable[[], object]) -> Iterator[None]:
+    """Call `date`, which dates what is being made, every minute while the block runs.
+
+    A thread does, since no call of an encoder or a server is sure to end in time. Nothing is dated
+    in an embedded database, which has one process alone.
+    """
+    if not connection.address.is_server:
+        yield
+        return
+    ended = threading.Event()
+
+    def go_on() -> None:
+        while not ended.wait(DATED_SECONDS):
+            try:
+                date()
+            except MilvusError as error:
+                # One that lasts ends the work, too, which says so.
+                logger.warning("a build could not be dated: %s", error)
+
+    thread = threading.Thread(target=go_on, name="milvus-date", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def as_row(

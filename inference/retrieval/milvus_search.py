@@ -7,7 +7,6 @@ fetched could still belong to the best, more are fetched.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from inference.retrieval.milvus_schema import (
     WORDS,
     About,
     check_about,
+    one_of,
     stored,
 )
 from inference.retrieval.passages import Hit, Passage, Retriever, clean_queries, contents_sum
@@ -150,7 +150,7 @@ def _search(
     index: MilvusIndex, field: str, vectors: list[Any], depth: int, sources: Sequence[str] | None
 ) -> list[Found]:
     fields = [*FIELDS, MEANING] if field == MEANING else list(FIELDS)
-    condition = "" if sources is None else f"{SOURCE} in {json.dumps(list(sources))}"
+    condition = "" if sources is None else one_of(SOURCE, sources)
     parameters = {} if field == WORDS or index.about.is_exact else {"ef": max(2 * depth, LEAST_EF)}
     found: list[Found] = index.connection.read(
         "search",

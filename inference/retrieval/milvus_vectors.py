@@ -25,14 +25,16 @@ from inference.retrieval.milvus_client import (
     Connection,
     MilvusError,
 )
-from inference.retrieval.milvus_index import AT_ONCE, LEAST_EF, STALE_SECONDS
+from inference.retrieval.milvus_index import AT_ONCE, LEAST_EF
 from inference.retrieval.milvus_schema import (
     CHANGING,
     LONGEST_BYTES,
     MEANING,
     ROW,
+    STALE_SECONDS,
     WHOLE,
     add_meanings,
+    kept_dated,
     replace_collection,
 )
 from inference.retrieval.milvus_search import MOST_HITS
@@ -167,15 +169,16 @@ class VectorCollection:
         surplus = [row for row in known if row >= len(keys)]
         size = vectors.shape[1]
         self._write_head(replace(self.about, state=CHANGING), size)
-        for start in range(0, len(differing), AT_ONCE):
-            rows = [
-                {ROW: row, KEY: keys[row], MEANING: vectors[row].tolist()}
-                for row in differing[start : start + AT_ONCE]
-            ]
-            self.connection.write("upsert", self.name, rows)
-        if surplus:
-            self.connection.write("delete", self.name, ids=surplus)
-        self.connection.write("flush", self.name)
+        with kept_dated(self.connection, lambda: self._write_head(self.about, size)):
+            for start in range(0, len(differing), AT_ONCE):
+                rows = [
+                    {ROW: row, KEY: keys[row], MEANING: vectors[row].tolist()}
+                    for row in differing[start : start + AT_ONCE]
+                ]
+                self.connection.write("upsert", self.name, rows)
+            if surplus:
+                self.connection.write("delete", self.name, ids=surplus)
+            self.connection.write("flush", self.name)
         contents = contents_of(keys)
         whole = replace(self.about, rows=len(keys), contents=contents, state=WHOLE)
         self._write_head(whole, size)

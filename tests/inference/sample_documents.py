@@ -1,6 +1,8 @@
 """Files of several kinds, made as small as their kinds allow."""
 
+import base64
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +35,21 @@ HTML = """\
 <h2>Source</h2><p>They found it in a uraninite sample from Jachymov, a town in Bohemia.</p>
 </article><script>evil()</script></body></html>
 """
+# A PDF that says "Radium shines.", encrypted with AES and without a password to open it.
+AES_PDF = zlib.decompress(
+    base64.b85decode(
+        "c-oCry=xRf6h{z*u@baWWDp{P=+5`f%6X9F?li`bkkd43F|#|9oLqLp-dsqmY%PLC5EMZXto#Q=2nb@A!otSFDjKi}7D"
+        "jBH-CS~qm%`m;dGGD-{ocpCw<9yP#wC22f|0FnpFRT&5zO>`P^p06*6Nah!MJj&oy~(_M$MZJBpxses#RdpqyUm3hY|;"
+        "Z$yU;VcOWhB@E!=pvu^4j9&n|Hx)y<Q<Dq+zf+>@<)L6FSxsbmFCNPXh!8mI=SvQY;QUyaJ^FF13A=^*VKR$5kJYNU$e"
+        "^O^d@e2+RG`rfBYGK467*icnvIo~qd)c^FtOi*40Lx92&btLDQSrUwa-$Z(yAw|*F77@N=W9D#e;%Iwc<lMrm(PyuM5l"
+        "kQZM@1)ojdY+vHSJMqjd!DZoGNFdveoE9{tX;-*4AGJbv-(${Ct$ZmqH#*S5c`AK%U|Ocil^)V&PEU>z;jHn1XNERl*7"
+        "CW=}T6HXPAG*MOy8HUnOsZ>Ik^dJ+3OmRYW%y@*9kjQFP9Vjpypr3=x_q}-aO2tI_1A~l2ED|A!i0^-^?Mx1Xrc-I6@&"
+        "p9auo8w^T8$!!2uY~Ylo1*l#Ra1=k|9Q3#)R6KTPd}TBI+}VW5q2dnj!1Y@iwf)hFO7-Mlp^UVM0-C2-lJ*CbU7Ccvoh"
+        ")VJ75KF)SEDUKiF{g)oxEG&IT~X}Y8*jdtBaeYqI8pq9ncOC~KqQ!p5<H|I#dP_aKxO}E&9djy4&A1M8nt>nf61SLQR7"
+        "ZjXR4lO*eVLv(Lm$YvaY{=%jGGrqh57{Ugwy{HSoQb~8<*L;-d3m<Y)&t{H4ra5=@9Ez1O{6x1q9@n<3RZ+g+;YtXQHh"
+        "9csF7rxYeW6GNiO2*|3Lim*3&p&U2-toU&@YCxhoqdx&IrD)TbNZFCbJ!yZ"
+    )
+)
 _DOCX_PARTS = {
     "[Content_Types].xml": """<?xml version="1.0"?><Types
  xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels"

@@ -5,6 +5,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,14 @@ from inference.documents.own_corpus import own_corpus
 from inference.documents.readers import READERS, read_documents
 from inference.retrieval.passages import load_corpus
 from models.formats.planning import one_line
-from tests.inference.sample_documents import HTML, MARKDOWN, RADIUM, write_docx, write_pdf
+from tests.inference.sample_documents import (
+    AES_PDF,
+    HTML,
+    MARKDOWN,
+    RADIUM,
+    write_docx,
+    write_pdf,
+)
 from tests.run_main import run_main
 
 
@@ -165,6 +173,11 @@ def test_a_sentence_above_the_budget_is_cut_between_words() -> None:
     [block] = [Block("a b c d e f g h. I j.", 0, 21, is_source=True)]
     chunks = chunks_of(Document("T", [block]), 4, count_words)
     assert [chunk.text for chunk in chunks] == ["a b c d", "e f g h.", "I j."]
+
+
+def test_a_character_above_the_budget_stays_whole() -> None:
+    chunks = chunks_of(Document("T", [Block("A😀", 0, 2, is_source=True)]), 2, lambda text: 3)
+    assert [chunk.text for chunk in chunks] == ["A", "😀"]
 
 
 # Again.
@@ -317,6 +330,8 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("j.exe", lambda path: path.write_bytes(b"MZ"), "of no known kind; convert it to one of .txt"),
     ("k.html", lambda path: path.write_text("<script>x()</script>"), "holds no text"),
     ("l.csv", lambda path: path.write_text("a,b\n"), "holds no text"),
+    ("m.docx", lambda path: write_docx(path, [("", "a & b <")]), "no whole DOCX document (not"),
+    ("n.html", lambda path: path.write_text("<!-- nothing else -->"), "holds no text"),
 ]
 
 
@@ -338,6 +353,131 @@ def test_a_file_that_cannot_be_read_is_left_out_and_named(
         take_in(good.parent, out=tmp_path / "corpus.jsonl")
     # What was there is not lost.
     assert len(records(tmp_path / "corpus.jsonl")) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "why"),
+    [
+        ("file_sha256", PermissionError(13, "Permission denied"), "cannot be opened (Permission"),
+        ("read_documents", FileNotFoundError(2, "No such file"), "cannot be opened (No such file)"),
+        ("read_documents", IndexError("so\nit \udce9"), r"be read (IndexError: so it \udce9)"),
+    ],
+)
+def test_a_file_that_cannot_be_read_today_is_named_and_read_tomorrow(
+    what: str, error: Exception, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs, whole = tmp_path / "docs", getattr(ingestion, what)
+    docs.mkdir()
+    (docs / "a.txt").write_text("Of Radium.", encoding="utf-8")
+    (docs / "b.txt").write_text("Of Polonium.", encoding="utf-8")
+
+    def raises(path: Path) -> Any:
+        if path.name == "b.txt":
+            raise error
+        return whole(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ingestion, what, raises)
+        for _ in range(2):
+            done = take_in(docs, out=tmp_path / "corpus.jsonl")
+            assert list(done.problems) == [str(docs / "b.txt")]
+            assert why in done.problems[str(docs / "b.txt")]
+    done = take_in(docs, out=tmp_path / "corpus.jsonl")
+    assert (done.counts["files read"], done.counts["files unchanged"]) == (1, 1)
+    assert not done.problems and len(records(tmp_path / "corpus.jsonl")) == 2
+
+
+def test_a_path_that_may_not_be_looked_at_is_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = Path.stat
+
+    def refuses(path: Path, **named: Any) -> Any:
+        if path.name == "c.txt":
+            raise PermissionError(13, "Permission denied")
+        return stat(path, **named)
+
+    monkeypatch.setattr(Path, "stat", refuses)
+    done = take_in(folder, out=tmp_path / "corpus.jsonl")
+    assert list(done.problems) == [str(folder / "c.txt")] and done.counts["files read"] == 6
+
+
+def test_a_tokenizer_that_fails_is_no_fault_of_a_file(folder: Path, tmp_path: Path) -> None:
+    def fails(text: str) -> int:
+        raise OSError("no such tokenizer")
+
+    with pytest.raises(OSError, match="no such tokenizer"):
+        ingest([folder], tmp_path / "corpus.jsonl", 1, "none", fails)
+
+
+def test_names_that_are_no_utf_8_are_spelt_out_and_stay_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = tmp_path / os.fsdecode(b"d\xe9s")
+    try:
+        docs.mkdir()
+    except OSError:
+        pytest.skip("this file system takes names of UTF-8 alone")
+    (docs / "café.txt").write_text(RADIUM, encoding="utf-8")
+    for name in (b"caf\xe9.txt", b"caf\xe8.txt", b"caf\xe9.exe"):
+        (docs / os.fsdecode(name)).write_text(RADIUM, encoding="utf-8")
+    monkeypatch.setattr("inference.documents.own_corpus.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("inference.documents.own_corpus.token_counter", lambda _: count_words)
+    for counted in ("files read", "files unchanged"):
+        corpus = own_corpus(docs)
+        assert corpus.ingested is not None and corpus.ingested.counts[counted] == 3
+        base = f"file://{tmp_path}/d%E9s"
+        assert list(corpus.ingested.problems) == [f"{base}/caf%E9.exe"]
+        assert {place.file for place in corpus.places.values()} == {
+            f"{base}/caf%E8.txt", f"{base}/caf%E9.txt", f"{base}/caf%C3%A9.txt"
+        }  # fmt: skip
+        titles = {passage.title for passage in load_corpus(corpus.path)}
+        assert titles == {"café", r"caf\udce9", r"caf\udce8"}
+
+
+def test_halves_of_characters_are_replaced_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "cut.jsonl"
+    lines = [
+        {"id": f"\ud83d{n}", "title": "Cut \ud83d", "text": f"Cut \ud83d.\n\nAt \ude00 {n}."}
+        for n in range(2)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    done = take_in(path, out=tmp_path / "corpus.jsonl")
+    assert done.notes == {str(path): ["4 halves of characters were replaced"]}
+    first, second = records(tmp_path / "corpus.jsonl")
+    assert (first["id"], second["id"]) == (r"\ud83d0", r"\ud83d1")
+    assert (first["title"], first["text"]) == (r"Cut \ud83d", "Cut �. At � 0.")
+    assert (first["start"], first["end"]) == (0, len(lines[0]["text"]))
+
+
+def test_a_pdf_encrypted_with_aes_is_read_or_says_what_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "aes.pdf"
+    path.write_bytes(AES_PDF)
+    if find_spec("cryptography") or find_spec("Crypto"):
+        [document] = read_documents(path)
+        assert [one_line(block.text) for block in document.blocks] == ["Radium shines."]
+    else:
+        with pytest.raises(UnreadableFileError, match=r"If it is encrypted: pip install 'pypdf\["):
+            list(read_documents(path))
+
+
+def test_a_file_is_read_when_what_was_missing_is_installed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(path: Path) -> None:
+        raise pypdf.errors.DependencyError("cryptography>=3.1 is required for AES algorithm")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pypdf, "PdfReader", refuses)
+        patched.setitem(__import__("sys").modules, "mammoth", None)
+        done = take_in(folder, out=tmp_path / "corpus.jsonl")
+    pdf, docx = str(folder / "e.pdf"), str(folder / "d.docx")
+    assert sorted(done.problems) == [docx, pdf]
+    assert "library that is not installed (cryptography>=3.1 is" in done.problems[pdf]
+    assert "pip install 'pypdf[crypto]', or save it without a password" in done.problems[pdf]
+    done = take_in(folder, out=tmp_path / "corpus.jsonl")
+    assert (done.counts["files read"], done.counts["files unchanged"]) == (2, 5)
+    assert not done.problems
 
 
 def test_a_file_above_the_limit_is_left_out_unread(

@@ -3,6 +3,7 @@
 import itertools
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import inference.evaluate
 from common.errors import UserError
 from data_gen.build_world import build_world
-from inference.retrieval import milvus_build, milvus_client, milvus_index
+from inference.retrieval import milvus_build, milvus_client, milvus_index, milvus_schema
 from inference.retrieval.bm25 import Bm25Retriever
 from inference.retrieval.bm25_parts import idf, score
 from inference.retrieval.corpus import MappedCorpus, open_corpus
@@ -25,6 +26,7 @@ from inference.retrieval.dense import DenseRetriever
 from inference.retrieval.milvus_build import build_milvus
 from inference.retrieval.milvus_client import Address, Connection, MilvusError, check_version
 from inference.retrieval.milvus_index import MilvusIndex
+from inference.retrieval.milvus_schema import WHOLE, read_about
 from inference.retrieval.milvus_search import MilvusVectors, MilvusWords
 from inference.retrieval.open_retriever import HybridRetriever, build_retriever
 from inference.retrieval.passages import (
@@ -33,7 +35,7 @@ from inference.retrieval.passages import (
     contents_sum,
     load_corpus,
 )
-from models.files.sentence_encoder import HashEncoder
+from models.files.sentence_encoder import FloatArray, HashEncoder
 from models.formats.records import QuestionRecord, read_records, write_records
 from tests.components import chat_backbone
 from tests.inference.milvus_server import free_port, milvus_server, odd_server
@@ -294,6 +296,26 @@ def test_sources_are_searched_alone(tmp_path: Path) -> None:
         build_retriever("bm25", PASSAGES, sources=["1.pdf"])
 
 
+def test_names_of_any_letters_are_searched_and_found(tmp_path: Path, server: str) -> None:
+    names = ["données.pdf", "資料 1.pdf", 'a "b".pdf', r"c:\new\t.pdf", "d'e.pdf", "tab\t\n.pdf",
+             "bell\a.pdf", "😀.pdf"]  # fmt: skip
+    passages = [Passage(f"{name}#1", "jazz", f"jazz {n}") for n, name in enumerate(names)]
+    path = tmp_path / "corpus.jsonl"
+    lines = [{**p.to_json(), "file": name} for p, name in zip(passages, names, strict=True)]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    for index in (str(tmp_path / "file.db"), f"{server}/names"):
+        corpus = open_corpus(path, index)
+        for kind, name in itertools.product(("dense", "bm25"), names):
+            found_in = build_retriever(kind, corpus, "hash", index, sources=[name])
+            [hits] = found_in.search(["jazz"], 20)
+            assert [hit.passage.id for hit in hits] == [f"{name}#1"]
+            closed(found_in)
+        with connected(index) as connection:
+            opened = MilvusIndex.open(connection, HashEncoder())
+            assert opened is not None
+            assert opened.remove([f"{name}#1" for name in names]) == len(names)
+
+
 def test_what_an_index_was_made_of_is_checked(tmp_path: Path, server: str) -> None:
     for index in (str(tmp_path / "file.db"), f"{server}/checked"):
         build_retriever("hybrid", PASSAGES, "hash", index, title_weight=2)
@@ -376,6 +398,70 @@ def test_two_builders_at_one_server_do_not_meet(
     assert found(build_retriever("bm25", PASSAGES, index_dir=index)) == found(
         Bm25Retriever(PASSAGES)
     )
+
+
+def dated_anew(connection: Connection, seconds: float = 20.0) -> bool:
+    """Return whether an index that is being built is dated again before the seconds end."""
+    begun, end = written(connection), time.monotonic() + seconds
+    while (now := written(connection)) == begun and time.monotonic() < end:
+        time.sleep(0.02)
+    return now > begun
+
+
+def written(connection: Connection) -> float:
+    about = read_about(connection)
+    assert about is not None
+    return about.written
+
+
+@pytest.mark.parametrize("slow", ["words", "vectors"])
+def test_a_build_that_takes_long_is_dated_while_it_goes_on(
+    slow: str, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, seen = f"{server}/slow_{slow}", list[bool]()
+    word_numbers = milvus_build.word_numbers
+
+    class SlowEncoder(HashEncoder):
+        def _embed(self, texts: list[str], batch_size: int) -> FloatArray:
+            if slow == "vectors":
+                seen.append(dated_anew(other))
+            return super()._embed(texts, batch_size)
+
+    def counted(*given: Any) -> Any:
+        if slow == "words":
+            seen.append(dated_anew(other))
+        return word_numbers(*given)
+
+    monkeypatch.setattr(milvus_schema, "DATED_SECONDS", 0.05)
+    monkeypatch.setattr(milvus_build, "word_numbers", counted)
+    with connected(index) as connection, connected(index) as other:
+        build_milvus(connection, PASSAGES, SlowEncoder())
+        assert seen == [True]
+        about = read_about(other)
+        assert about is not None and (about.state, about.passages) == (WHOLE, len(PASSAGES))
+        # Nothing dates it any more.
+        assert "milvus-date" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_date_that_cannot_be_written_ends_no_build(
+    server: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = threading.Event()
+
+    def fails(index: MilvusIndex) -> None:
+        tried.set()
+        raise MilvusError("no Milvus answers there in time")
+
+    class SlowEncoder(HashEncoder):
+        def _embed(self, texts: list[str], batch_size: int) -> FloatArray:
+            assert tried.wait(20)
+            return super()._embed(texts, batch_size)
+
+    monkeypatch.setattr(milvus_schema, "DATED_SECONDS", 0.01)
+    monkeypatch.setattr(MilvusIndex, "date", fails)
+    with connected(f"{server}/undated") as connection:
+        assert build_milvus(connection, PASSAGES, SlowEncoder()).about.state == WHOLE
+    assert "a build could not be dated: no Milvus answers" in caplog.text
 
 
 def test_a_second_process_at_an_embedded_database_is_told(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Vectors of what is no passage in Milvus: found as in memory, and kept up to date."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from benchmarks.scripted_world.scripted_engine import WideHashEncoder
 from inference.indexes.hierarchy.index import HierarchyIndex
 from inference.indexes.knowledge_base.store import KnowledgeBase, extend
 from inference.indexes.propositions.index import PropositionIndex, open_index, ranked
-from inference.retrieval import milvus_vectors
+from inference.retrieval import milvus_schema, milvus_vectors
 from inference.retrieval.milvus_client import Address, Connection, MilvusError
 from inference.retrieval.milvus_vectors import HEAD, VectorCollection, key_of, open_collection
 from inference.retrieval.passages import IndexMismatchError
@@ -151,6 +152,28 @@ def test_an_interrupted_change_is_told_and_mended(
     queries = HASH.encode(["jazz 3"])
     assert mended.nearest(queries, 9) == in_memory(HASH.encode(TEXTS)).nearest(queries, 9)
     mended.close()
+
+
+def test_vectors_that_take_long_to_write_are_dated_meanwhile(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = put(f"{server}/slow", TEXTS)
+    write, dated = collection.connection.write, list[bool]()
+
+    def slowly(method: str, name: str, *arguments: Any, **named: Any) -> Any:
+        if method == "flush":
+            begun, end = collection.about.written, time.monotonic() + 20
+            while collection.about.written == begun and time.monotonic() < end:
+                time.sleep(0.02)
+            dated.append(collection.about.written > begun)
+        return write(method, name, *arguments, **named)
+
+    monkeypatch.setattr(milvus_schema, "DATED_SECONDS", 0.05)
+    monkeypatch.setattr(collection.connection, "write", slowly)
+    collection.put([key_of("chess")], HASH.encode(["chess"]))
+    assert dated == [True]
+    assert (collection.about.state, len(collection)) == ("whole", 1)
+    collection.close()
 
 
 def one_call_of(connection: Connection, then: Any) -> Any:
