@@ -69,7 +69,7 @@ RULES = [
     *(Rule(CHOICE, name, "tokenisation") for name in ("decode_ids", "output_text")),
     *(Rule(CHOICE, name, "grammar") for name in ("Matcher.", "ConstraintCompiler.", "compiled")),
     Rule(CHOICE, "", "choosing_tokens"),
-    *(Rule(f"{ENGINES}/served.py", name, "tokenisation") for name in ("text_ids", "chat_ids")),
+    *(Rule(f"{ENGINES}/served.py", name, "tokenisation") for name in ("text_ids", "chat_text")),
     Rule(f"{ENGINES}/served.py", "collate_requests", "graph_encoder"),
     Rule(f"{ENGINES}/transformers/engine.py", "embed_prompts", "graph_encoder"),
     Rule(f"{ENGINES}/vllm/engine.py", "encode_graphs", "graph_encoder"),

@@ -114,6 +114,9 @@ class ComponentLoader(ABC, Generic[ServedT]):
             logger.info("%s has a model of its own (%s)", name, settings.backbone)
             served = self.alone(name, folder, settings)
         served.processor = settings.processor(served.tokenizer)
+        if served.is_encoder_decoder:
+            # Of the whole prompt: instruction and special tokens count in training too.
+            served.input_limit = settings.max_input_tokens
         return served
 
     def _load_condition_extractor(

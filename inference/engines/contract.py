@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -32,6 +33,8 @@ DEFAULT_CHECKPOINTS = {
 }
 # No adapter of an engine: an encoder of its own.
 DEFAULT_SPAN_READER = SHIPPED / "span_reader_minilm"
+# Every engine and endpoint takes a seed below it.
+SEEDS = 2**31
 
 
 class EngineError(UserError, RuntimeError):
@@ -203,6 +206,12 @@ class Sampling:
             )
         if "" in self.stop:
             raise InvalidRequestError("an empty stop string would stop every text at once")
+
+    def seeded(self) -> Sampling:
+        """Return the settings with a seed where tokens are drawn: run again, they are the same."""
+        if self.temperature > 0 and self.seed is None:
+            return replace(self, seed=secrets.randbelow(SEEDS))
+        return self
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from jinja2 import TemplateError
 
 from inference.engines.contract import (
+    DeadlineExceededError,
     InvalidRequestError,
     PromptTooLongError,
     Request,
@@ -18,6 +20,7 @@ from inference.engines.contract import (
     UnknownAdapterError,
     UnsupportedRequestError,
 )
+from inference.engines.long_texts import LONG_TEXT, TokenizerThread, least_tokens
 from models.files.text_table import TextFeatures
 from models.parts.graph import (
     GraphBatch,
@@ -33,6 +36,9 @@ from models.processors.ras import RasProcessor
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+# About what a chat template puts around a message.
+TEMPLATE_CHARACTERS = 32
 
 
 def start_ids(tokenizer: PreTrainedTokenizerBase, graph_token: bool) -> list[int]:
@@ -54,8 +60,8 @@ def text_ids(
     return list(encoded["input_ids"])
 
 
-def chat_ids(tokenizer: PreTrainedTokenizerBase, request: Request) -> list[int]:
-    """Return the ids of a chat under the model's own template, the assistant's turn opened."""
+def chat_text(tokenizer: PreTrainedTokenizerBase, request: Request) -> str:
+    """Return a chat under the model's own template, the assistant's turn opened."""
     if not tokenizer.chat_template:
         raise UnsupportedRequestError("the model has no chat template; give a prompt instead")
     messages = [dict(message) for message in request.messages or ()]
@@ -65,7 +71,14 @@ def chat_ids(tokenizer: PreTrainedTokenizerBase, request: Request) -> list[int]:
         text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     except TemplateError as error:  # such as two turns of one role, which some templates refuse
         raise InvalidRequestError(f"the model's chat template refuses messages: {error}") from None
-    return text_ids(tokenizer, str(text))
+    return str(text)
+
+
+def characters_of(request: Request) -> int:
+    """Return about how many characters a request gives to tokenise."""
+    messages = request.messages or ()
+    texts = [text for message in messages for text in message.values()]
+    return len(request.prompt or "") + TEMPLATE_CHARACTERS * len(messages) + sum(map(len, texts))
 
 
 def check_placeholder(
@@ -118,6 +131,7 @@ class Served:
     name: None for the plain backbone.
     context_length: most tokens of soft prompt, text and output together; None where positions are
         unbounded.
+    input_limit: most tokens that its encoder reads; None for a causal model and where unbounded.
     end_ids: tokens that end a text. vocabulary_size: columns of the logits.
     own_backbone: it runs another model than the engine's.
     prefix_length: tokens of its soft prompt.
@@ -131,6 +145,7 @@ class Served:
     end_ids: frozenset[int]
     vocabulary_size: int
     is_encoder_decoder: bool = False
+    input_limit: int | None = None
     own_backbone: bool = False
     prefix_length: int = 0
     processor: RasProcessor | PassageProcessor[Any] | None = None
@@ -142,8 +157,33 @@ class Served:
         """Return whether the component puts a graph's token into the request's prompt."""
         return self.graph_encoder is not None and request.graph_encode
 
-    def input_ids(self, request: Request) -> list[int]:
+    async def prompt_ids(self, request: Request, thread: TokenizerThread) -> list[int]:
+        """Return `input_ids`, which the thread makes of a long text, once all is made for them.
+
+        Raises its errors, those of `make_ready` and DeadlineExceededError.
+        """
+        input_ids = await thread.run(
+            self.tokenizer,
+            characters_of(request),
+            lambda tokenizer: self.input_ids(request, tokenizer),
+            request.deadline_seconds,
+        )
+        try:
+            async with asyncio.timeout(request.deadline_seconds):
+                await self.make_ready()
+        except TimeoutError:
+            raise DeadlineExceededError(request.deadline_seconds) from None
+        return input_ids
+
+    async def make_ready(self) -> None:
+        """Make what the first request needs and takes long, beside the event loop; nothing here."""
+
+    def input_ids(
+        self, request: Request, tokenizer: PreTrainedTokenizerBase | None = None
+    ) -> list[int]:
         """Return the checked ids of a request, as the component's processor makes them in training.
+
+        tokenizer: a copy of the component's own.
 
         Raises UnsupportedRequestError, InvalidRequestError, PromptTooLongError.
         """
@@ -152,11 +192,11 @@ class Served:
             raise UnsupportedRequestError(
                 f"adapter {request.adapter!r} reads no graphs; leave subgraphs out"
             )
-        input_ids = self._prompt_ids(request)
+        input_ids = self._prompt_ids(request, self.tokenizer if tokenizer is None else tokenizer)
         self._check_length(input_ids, request)
         return input_ids
 
-    def _prompt_ids(self, request: Request) -> list[int]:
+    def _prompt_ids(self, request: Request, tokenizer: PreTrainedTokenizerBase) -> list[int]:
         if request.input_ids is not None:
             if self.graph_position is not None and request.graph_encode:
                 check_placeholder(request.input_ids, self.graph_position, self.tokenizer)
@@ -167,25 +207,48 @@ class Served:
                 raise UnsupportedRequestError(
                     f"adapter {self.name!r} was trained on prompts; give prompt, not messages"
                 )
-            return chat_ids(self.tokenizer, request)
+            text = chat_text(tokenizer, request)
+            self._check_characters(text, request)
+            return text_ids(tokenizer, text)
         text = request.prompt or ""
+        self._check_characters(text, request)
+        # Every component was trained on texts in which a special token's name is text.
+        literal = self.processor is not None
         if self.is_encoder_decoder:
-            return list(self.tokenizer(text)["input_ids"])
-        start = start_ids(self.tokenizer, self.encodes_graph(request))
-        literal = isinstance(self.processor, RasProcessor)
-        return start + text_ids(self.tokenizer, text, split_special_tokens=literal)
+            return list(tokenizer(text, split_special_tokens=literal)["input_ids"])
+        start = start_ids(tokenizer, self.encodes_graph(request))
+        return start + text_ids(tokenizer, text, split_special_tokens=literal)
+
+    def _check_characters(self, text: str, request: Request) -> None:
+        """Refuse a long text of which even the fewest tokens do not fit, before it has any."""
+        if len(text) <= LONG_TEXT:
+            return
+        least = least_tokens(self.tokenizer)
+        if least is not None:
+            tokens = least.of(text)
+            self._check_fits(tokens, f"at least {tokens}", request)
 
     def _check_length(self, input_ids: Sequence[int], request: Request) -> None:
-        new_tokens, limit = request.sampling.max_new_tokens, None
-        if self.context_length is not None:
-            limit = self.context_length - self.prefix_length
         if not input_ids:
             raise InvalidRequestError(
                 "the prompt is empty and the tokenizer has no BOS to start from"
             )
-        if limit is not None and len(input_ids) + new_tokens > limit:
+        self._check_fits(len(input_ids), str(len(input_ids)), request)
+
+    def _check_fits(self, tokens: int, stated: str, request: Request) -> None:
+        """Raise PromptTooLongError, which states the prompt's tokens, unless the model has room."""
+        new_tokens = request.sampling.max_new_tokens
+        if self.input_limit is not None and tokens > self.input_limit:
             raise PromptTooLongError(
-                f"the prompt has {len(input_ids)} tokens and {new_tokens} new ones are asked for; "
+                f"the prompt has {stated} tokens; the model's encoder reads {self.input_limit}. "
+                "Shorten the prompt."
+            )
+        if self.context_length is None:
+            return
+        limit = self.context_length - self.prefix_length
+        if tokens + new_tokens > limit:
+            raise PromptTooLongError(
+                f"the prompt has {stated} tokens and {new_tokens} new ones are asked for; "
                 f"the model's context holds {limit}. Shorten the prompt or lower max_new_tokens."
             )
 
@@ -210,7 +273,10 @@ class ServedNames(Generic[ServedT]):
         served: Mapping[str | None, ServedT],
         combine: Callable[[ServedT, ServedT], ServedT],
     ) -> None:
-        """combine: makes of an adapter and a soft prompt what runs them together."""
+        """combine: makes of an adapter and a soft prompt what runs them together.
+
+        It is called in the event loop and leaves what takes long to `make_ready`.
+        """
         self.by_name = dict(served)
         self._combine = combine
         self._combined: dict[tuple[str | None, str], ServedT] = {}

@@ -1,7 +1,9 @@
 """The transformers engine: same tokens whatever the batch, graphs, adapters, errors."""
 
 import asyncio
+import itertools
 import random
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +28,7 @@ from inference.engines.contract import (
     UnknownAdapterError,
     UnsupportedRequestError,
 )
-from inference.engines.served import collate_requests
+from inference.engines.served import collate_requests, text_ids
 from inference.engines.transformers import decoding
 from inference.engines.transformers.engine import STALLED_SECONDS, Prepared, TransformersEngine
 from inference.opening.engine import build_engine
@@ -278,10 +280,10 @@ async def test_an_adapter_gives_what_its_own_model_generates(
 
 async def test_prompt_ids_are_those_of_training(engine: TransformersEngine) -> None:
     encoded = engine.processor("ras").encode_prompt("plan", history(2))  # type: ignore[call-arg,arg-type]
-    prepared = engine._prepare(Request(prompt=encoded.text, adapter="ras"))  # type: ignore[union-attr]
+    prepared = await engine._prepare(Request(prompt=encoded.text, adapter="ras"))  # type: ignore[union-attr]
     assert prepared.input_ids == encoded.input_ids
     text = passage_text("A </s> title", "and text")
-    prepared = engine._prepare(Request(prompt=triples_prompt(text), adapter="t2t"))
+    prepared = await engine._prepare(Request(prompt=triples_prompt(text), adapter="t2t"))
     assert prepared.input_ids == engine.processor("t2t").encode_prompt(text).input_ids  # type: ignore[call-arg,union-attr]
 
 
@@ -329,6 +331,39 @@ async def test_bad_requests_are_refused_with_the_reason(engine: TransformersEngi
         Request(prompt="x", input_ids=(1,))
 
 
+async def test_a_long_prompt_is_refused_before_it_is_tokenised(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.engines.served.text_ids", None)
+    request = Request(prompt="x" * 1_000_000, adapter="ras")
+    # "</s>" and "<pad>" are the longest tokens; the text has none of them, and might.
+    message = "at least 200000 tokens and 128 new ones are asked for; .* context holds 4096"
+    with pytest.raises(PromptTooLongError, match=message):
+        await engine.generate([request])
+
+
+async def test_a_prompt_has_the_same_ids_in_a_thread(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [
+        Request(prompt="A </s> title\x00 and text", adapter=adapter) for adapter in ("ras", "t2t")
+    ]
+    expected = [(await engine._prepare(request)).input_ids for request in requests]
+    for module in ("long_texts", "served"):
+        monkeypatch.setattr(f"inference.engines.{module}.LONG_TEXT", 8)
+    threads: set[int] = set()
+
+    def followed(*arguments: Any, **options: Any) -> list[int]:
+        threads.add(threading.get_ident())
+        return text_ids(*arguments, **options)
+
+    monkeypatch.setattr("inference.engines.served.text_ids", followed)
+    assert [(await engine._prepare(request)).input_ids for request in requests] == expected
+    assert len(threads) == 1 and threads != {threading.get_ident()}
+    with pytest.raises(PromptTooLongError, match="has 5001 tokens"):
+        await engine.generate([Request(prompt="x" * 5000)])
+
+
 async def test_a_failing_request_fails_alone(
     engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,6 +381,29 @@ async def test_a_failing_request_fails_alone(
     assert isinstance(results[-1], GenerationError)
     assert "device error" in str(results[-1])
     assert all(isinstance(result, list) for result in results[:-1])
+
+
+async def test_a_batch_that_fails_goes_on_with_the_texts_that_were_begun(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_call, calls = engine._at_call, itertools.count()
+
+    def fail_once() -> bool:
+        if next(calls) == 9:
+            raise MemoryError("no memory is left")
+        return at_call()
+
+    monkeypatch.setattr(engine, "_at_call", fail_once)
+    heard: list[list[str]] = [[] for _ in range(4)]
+    sampling = Sampling(16, temperature=1.0)
+    requests = [
+        Request(prompt=f"Dice {n}", sampling=sampling, on_text=pieces.append)
+        for n, pieces in enumerate(heard)
+    ]
+    done = await engine.generate(requests)
+    assert engine.batcher.batch_sizes == {4: 1, 2: 2}
+    assert ["".join(pieces) for pieces in heard] == [each.text for each in done]
+    assert len({each.text for each in done}) == 4
 
 
 async def test_closing_ends_running_and_waiting_requests(backbone: str) -> None:
@@ -406,21 +464,40 @@ def test_components_of_another_backbone_or_kind_are_refused(
         TransformersEngine(backbone, {"extractor": unknown})
 
 
-async def test_a_text_to_triples_model_of_its_own(backbone: str, tmp_path: Path) -> None:
-    """Fully fine-tuned ones, causal and encoder-decoder, stand beside the backbone."""
+def own_t5(folder: Path) -> Any:
+    """Make a fully fine-tuned text-to-triples model on a random T5 in `t2t`; returns the T5."""
     from transformers import T5Config, T5ForConditionalGeneration
 
     torch.manual_seed(0)
     config = T5Config(
-        vocab_size=259, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4,
+        vocab_size=259, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, n_positions=96,
         decoder_start_token_id=0, pad_token_id=0, eos_token_id=2,
     )  # fmt: skip
     t5 = T5ForConditionalGeneration(config)
     stir(t5, 0.3)
-    t5.save_pretrained(tmp_path / "t5")
-    tiny_tokenizer().save_pretrained(tmp_path / "t5")
-    settings = TextToTriplesConfig(str(tmp_path / "t5"), lora_rank=0)
-    TextToTriples.from_config(settings).save_pretrained(tmp_path / "t2t")
+    t5.save_pretrained(folder / "t5")
+    tiny_tokenizer().save_pretrained(folder / "t5")
+    settings = TextToTriplesConfig(str(folder / "t5"), lora_rank=0)
+    TextToTriples.from_config(settings).save_pretrained(folder / "t2t")
+    return t5
+
+
+async def test_an_encoder_reads_no_more_than_in_training(tmp_path: Path) -> None:
+    own_t5(tmp_path)
+    engine = TransformersEngine(adapters={"t2t": tmp_path / "t2t"}, dtype="float32", device="cpu")
+    # The component's own limit, and that of the model that it was trained from.
+    for adapter, limit in (("t2t", 512), (None, 96)):
+        fits = Request(prompt="x" * limit, adapter=adapter, sampling=Sampling(2))
+        assert (await engine.generate([fits]))[0].input_tokens == limit
+        for longer in (replace(fits, prompt=None, input_ids=(9,) * (limit + 1)),
+                       replace(fits, prompt="x" * (limit + 1))):  # fmt: skip
+            with pytest.raises(PromptTooLongError, match=f"{limit + 1} tokens.*reads {limit}"):
+                await engine.generate([longer])
+
+
+async def test_a_text_to_triples_model_of_its_own(backbone: str, tmp_path: Path) -> None:
+    """Fully fine-tuned ones, causal and encoder-decoder, stand beside the backbone."""
+    t5 = own_t5(tmp_path)
     engine = TransformersEngine(backbone, {"t2t": tmp_path / "t2t"}, "float32", "cpu")
     requests = [
         Request(prompt="word " * n, adapter="t2t", sampling=Sampling(4 + n)) for n in range(1, 9)

@@ -1,10 +1,16 @@
 """What becomes of work when its process dies, stands still or is closed."""
 
 import asyncio
+import threading
 
 import pytest
 
-from inference.engines.contract import EngineClosedError, EngineDiedError, InvalidRequestError
+from inference.engines.contract import (
+    EngineClosedError,
+    EngineDiedError,
+    EngineError,
+    InvalidRequestError,
+)
 from inference.engines.vllm.supervisor import Supervisor
 
 
@@ -38,6 +44,24 @@ class FakeProcess:
 
     async def answer(self) -> str:
         return "done"
+
+
+class SlowStarts:
+    """Starts processes, each after the first only when the test lets it be ready."""
+
+    def __init__(self) -> None:
+        self.started: list[FakeProcess] = []
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self) -> FakeProcess:
+        if self.started:
+            self.begun.set()
+            assert self.may_end.wait(300)
+        self.started.append(FakeProcess())
+        return self.started[-1]
+
+    async def until_begun(self) -> None:
+        assert await asyncio.to_thread(self.begun.wait, 300)
 
 
 async def test_work_on_a_dead_process_fails_and_the_next_finds_another() -> None:
@@ -106,3 +130,67 @@ async def test_a_cancelled_caller_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert supervisor.running == 0
+
+
+async def test_a_request_that_is_cancelled_leaves_its_restart_to_the_next() -> None:
+    starts = SlowStarts()
+    supervisor = Supervisor(starts, max_restarts=1)
+    supervisor.process.kill()
+    for _ in range(3):
+        waiting = asyncio.create_task(supervisor.run(lambda process: process.answer()))
+        await starts.until_begun()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    starts.may_end.set()
+    assert await supervisor.run(lambda process: process.answer()) == "done"
+    assert [process.released for process in starts.started] == [True, False]
+    assert supervisor.restarts == 1
+
+
+async def test_closing_releases_what_is_being_started() -> None:
+    starts = SlowStarts()
+    supervisor = Supervisor(starts)
+    supervisor.process.kill()
+    waiting = asyncio.create_task(supervisor.run(lambda process: process.answer()))
+    await starts.until_begun()
+    closing = asyncio.create_task(supervisor.close())
+    await asyncio.sleep(0.01)
+    assert not closing.done()
+    starts.may_end.set()
+    await closing
+    assert len(starts.started) == 2 and all(process.released for process in starts.started)
+    with pytest.raises(EngineClosedError):
+        await waiting
+
+
+async def test_a_close_that_is_cancelled_leaves_nothing_started() -> None:
+    starts = SlowStarts()
+    supervisor = Supervisor(starts)
+    supervisor.process.kill()
+    waiting = asyncio.create_task(supervisor.run(lambda process: process.answer()))
+    await starts.until_begun()
+    closing = asyncio.create_task(supervisor.close())
+    await asyncio.sleep(0.01)
+    closing.cancel()
+    starts.may_end.set()
+    with pytest.raises(EngineClosedError):
+        await waiting
+    assert all(process.released for process in starts.started)
+
+
+async def test_who_waits_for_a_start_that_fails_hears_why() -> None:
+    first = FakeProcess()
+
+    def start() -> FakeProcess:
+        if not first.dead.is_set():
+            return first
+        raise EngineError("no memory is left")
+
+    supervisor = Supervisor(start, max_restarts=2)
+    first.kill()
+    for _ in range(2):
+        with pytest.raises(EngineError, match="no memory"):
+            await supervisor.run(lambda process: process.answer())
+    with pytest.raises(EngineDiedError, match="died 3 times"):
+        await supervisor.run(lambda process: process.answer())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from inference.engines.contract import GenerationError, Request
 
 PLAIN = (str, int, float, bool, type(None))
-SEEDS = 2**31
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,4 @@ def to_send(request: Request) -> Request:
 
     With a seed it gives the same text when it is run again.
     """
-    sampling = request.sampling
-    if sampling.temperature > 0 and sampling.seed is None:
-        sampling = replace(sampling, seed=random.randrange(SEEDS))
-    return replace(request, on_text=None, made_from=None, sampling=sampling)
+    return replace(request, on_text=None, made_from=None, sampling=request.sampling.seeded())

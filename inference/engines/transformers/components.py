@@ -151,12 +151,16 @@ def _served(
 ) -> LocalServed:
     prompt: DeepPrompt | PrefixPrompt | None = rest.get("prompt")
     config = model.config.get_text_config()
-    limit = getattr(config, "max_position_embeddings", None)
     is_encoder_decoder = bool(model.config.is_encoder_decoder)
+    limit = getattr(config, "max_position_embeddings", None)
+    if is_encoder_decoder and limit is None:
+        # T5's positions are relative and have no end, but its attention's memory does.
+        limit = getattr(config, "n_positions", None)
     return LocalServed(
         name=name,
         tokenizer=tokenizer,
         context_length=None if limit is None or is_encoder_decoder else int(limit),
+        input_limit=int(limit) if limit is not None and is_encoder_decoder else None,
         prefix_length=0 if prompt is None else prompt.num_tokens,
         end_ids=all_end_ids(tokenizer, getattr(model, "generation_config", None)),
         vocabulary_size=int(config.vocab_size),

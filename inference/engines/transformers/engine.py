@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from inference.engines.batch_choice import Job, Limits, Running, Work
 from inference.engines.batching import DynamicBatcher, RunningBatch
 from inference.engines.component_loader import first_backbone
 from inference.engines.contract import Completion, Health, LogprobsOf, Request
+from inference.engines.long_texts import TokenizerThread
 from inference.engines.running_requests import probe
 from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
 from inference.engines.text_pieces import TextPieces, text_pieces
@@ -111,6 +112,7 @@ class TransformersEngine:
         self.tokenizer = loader.tokenizer
         self._logprobs_of = logprobs_of
         self._compilers: dict[int, ConstraintCompiler] = {}
+        self._tokenizing = TokenizerThread()
         self._closing = threading.Event()
         self._progress: float | None = None
         self._freed = FreedMemory() if torch.device(device).type == "cpu" else None
@@ -122,7 +124,7 @@ class TransformersEngine:
 
         Raises EngineError: a request that cannot be served is refused before any is run.
         """
-        prepared = [self._prepare(request) for request in requests]
+        prepared = [await self._prepare(request) for request in requests]
         if not self.batcher.unfinished:
             # What it came to before it idled says nothing of what begins now.
             self._progress = time.monotonic()
@@ -154,13 +156,15 @@ class TransformersEngine:
         assert processor is not None
         return processor
 
-    def _prepare(self, request: Request) -> Prepared:
+    async def _prepare(self, request: Request) -> Prepared:
         served = self.served.find(request.adapter, request.soft_prompt)
-        input_ids = served.input_ids(request)
+        input_ids = await served.prompt_ids(request, self._tokenizing)
         if request.constraint is not None:
             self._compiler(served).check(request.constraint)
         subgraphs = to_subgraphs(request.subgraphs) if served.encodes_graph(request) else []
         pieces = text_pieces(request, served.tokenizer)
+        # A batch that fails is run again in parts, which has to go on with the text that was begun.
+        request = replace(request, sampling=request.sampling.seeded())
         return Prepared(request, served, input_ids, subgraphs, pieces)
 
     @torch.inference_mode()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +39,8 @@ class VLLMServed(Served):
     """One name as vLLM runs it.
 
     lora_folder, lora_id, lora_rank, lora_targets: of its adapter. prefix: its soft prompt's name,
-    made of the component in prefix_folder.
+    made of the component in prefix_folder. write_prefix: begins to write the prefix's file in a
+    thread; None where it is written. writing: is done once it is.
     """
 
     lora_folder: Path | None = None
@@ -45,6 +49,26 @@ class VLLMServed(Served):
     lora_targets: frozenset[str] = frozenset()
     prefix: str | None = None
     prefix_folder: Path | None = None
+    write_prefix: Callable[[], asyncio.Future[None]] | None = None
+    writing: asyncio.Future[None] | None = None
+
+    async def make_ready(self) -> None:
+        """Wait until the prefix is written: once for all who wait, and again if it failed.
+
+        Raises CacheFolderError, BackboneMismatchError, UnsupportedBackboneError.
+        """
+        if self.write_prefix is None:
+            return
+        if self.writing is None:
+            self.writing = self.write_prefix()
+            self.writing.add_done_callback(self._written)
+        # Whoever is cancelled here leaves it to the others.
+        await asyncio.shield(self.writing)
+
+    def _written(self, writing: asyncio.Future[None]) -> None:
+        self.writing = None
+        if not writing.cancelled() and writing.exception() is None:
+            self.write_prefix = None
 
 
 class VLLMComponentLoader(ComponentLoader[VLLMServed]):
@@ -71,6 +95,8 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         self.vocabulary_size = int(text_config.vocab_size)
         self._end_ids = all_end_ids(self.tokenizer, _generation_config(self.source))
         self._adapters = 0
+        # One at a time: each holds a backbone of its own.
+        self._prefix_writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefix")
 
     def plain(self) -> VLLMServed:
         """Return the backbone as it is."""
@@ -89,22 +115,32 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
         if settings.adaptation == Adaptation.pretrained:
             return self._served(name)
         served = self._served(name, settings.num_prompt_tokens)
-        served.prefix, served.prefix_folder = self._prefix(folder), folder
+        served.prefix, served.prefix_folder = prefix_name(folder), folder
+        self._write_prefix(served.prefix, folder)
         return served
 
     def combined(self, adapted: VLLMServed, prompted: VLLMServed) -> VLLMServed:
-        """Return an adapter behind another component's soft prompt."""
-        assert prompted.prefix_folder is not None
+        """Return an adapter behind another component's soft prompt, whose prefix is not written."""
+        folder, adapter = prompted.prefix_folder, adapted.lora_folder
+        assert folder is not None
+        prefix = prefix_name(folder, adapter)
         return replace(
             adapted,
-            prefix=self._prefix(prompted.prefix_folder, adapted.lora_folder),
+            prefix=prefix,
             prefix_length=prompted.prefix_length,
+            write_prefix=partial(self._begin_to_write, prefix, folder, adapter),
         )
 
-    def _prefix(self, folder: Path, adapter: Path | None = None) -> str:
-        """Return the name of a prompt's prefix, which is written where it is missing."""
-        parts = [folder, adapter] if adapter else [folder]
-        prefix = "-".join(component_fingerprint(part) for part in parts)
+    def _begin_to_write(
+        self, prefix: str, folder: Path, adapter: Path | None
+    ) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(
+            self._prefix_writer, self._write_prefix, prefix, folder, adapter
+        )
+
+    def _write_prefix(self, prefix: str, folder: Path, adapter: Path | None = None) -> None:
+        """Write a prompt's prefix where it is missing; a backbone is loaded for it."""
         path = prefix_path(self.prefix_folder, prefix)
         if not path.is_file():
             states = prefix_states(folder, read_component_config(folder), adapter)
@@ -113,7 +149,6 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
                     with atomic_directory(path.parent) as target:
                         tensors = layer_tensors(states)
                         save_file(tensors, target / path.name, metadata={"format": "pt"})
-        return prefix
 
     def alone(self, name: str, folder: Path, settings: TextToTriplesConfig) -> VLLMServed:
         """Return a text-to-triples model that runs beside vLLM."""
@@ -131,6 +166,12 @@ class VLLMComponentLoader(ComponentLoader[VLLMServed]):
             vocabulary_size=self.vocabulary_size,
             prefix_length=prefix_length,
         )
+
+
+def prefix_name(folder: Path, adapter: Path | None = None) -> str:
+    """Return the name of a component's prefix, made with an adapter on or without."""
+    parts = [folder, adapter] if adapter else [folder]
+    return "-".join(component_fingerprint(part) for part in parts)
 
 
 def decided(settings: VLLMSettings, served: Iterable[VLLMServed]) -> VLLMSettings:

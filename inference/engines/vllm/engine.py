@@ -25,6 +25,7 @@ from inference.engines.contract import (
     Request,
     generation_error,
 )
+from inference.engines.long_texts import TokenizerThread
 from inference.engines.running_requests import completions_of, probe
 from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
 from inference.engines.text_pieces import TextPieces, text_pieces
@@ -84,6 +85,7 @@ class VLLMEngine:
         self._graphs: DynamicBatcher[Prepared, torch.Tensor] = DynamicBatcher(
             all_at_once(encode_graphs), Limits(GRAPH_BATCH_SIZE, GRAPH_BATCH_SIZE)
         )
+        self._tokenizing = TokenizerThread()
         self._beside = self._open_beside(folders)
         self._numbers = itertools.count()
         self.supervisor = Supervisor(
@@ -122,7 +124,7 @@ class VLLMEngine:
 
         Raises EngineError: a request that cannot be served is refused before any is run.
         """
-        prepared = [self._prepare(request) for request in requests]
+        prepared = [await self._prepare(request) for request in requests]
         return await completions_of(map(self._settle, prepared))
 
     async def health(self) -> Health:
@@ -161,9 +163,9 @@ class VLLMEngine:
         """Return the tokens of `text` under the backbone's tokenizer, without special tokens."""
         return len(text_ids(self.tokenizer, text))
 
-    def _prepare(self, request: Request) -> Prepared:
+    async def _prepare(self, request: Request) -> Prepared:
         served = self.served.find(request.adapter, request.soft_prompt)
-        input_ids = served.input_ids(request)
+        input_ids = await served.prompt_ids(request, self._tokenizing)
         if request.constraint is not None and not served.own_backbone:
             self._compiler.check(request.constraint)
         subgraphs = to_subgraphs(request.subgraphs) if served.encodes_graph(request) else []

@@ -34,7 +34,8 @@ class Supervisor:
         self._start = start
         self._max_restarts = max_restarts
         self._stall_seconds = stall_seconds
-        self._lock = asyncio.Lock()
+        # Another process on its way to the place of a dead one; it belongs to no request.
+        self._replacement: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
         self._closed = False
@@ -77,7 +78,7 @@ class Supervisor:
         return waiting if since is None else min(since, waiting)
 
     async def close(self) -> None:
-        """End the process and what it runs."""
+        """End the process and what it runs; one that is being started ends as soon as it is up."""
         self._closed = True
         if self._watcher is not None:
             self._watcher.cancel()
@@ -85,17 +86,30 @@ class Supervisor:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        if self._replacement is not None and not self._replacement.done():
+            await asyncio.wait([self._replacement])
         await asyncio.to_thread(self.process.release)
 
     async def _living(self) -> VLLMProcess:
-        async with self._lock:
-            if self._closed:
-                raise EngineClosedError("the engine is closed")
-            if not self.process.alive():
-                await self._replace()
-            return self.process
+        self._refuse_when_closed()
+        if self._replacement is None or self._replacement.done():
+            if self.process.alive():
+                return self.process
+            self._replacement = self._replace()
+        # Whoever is cancelled here leaves it to all who come later.
+        await asyncio.shield(self._replacement)
+        self._refuse_when_closed()
+        return self.process
 
-    async def _replace(self) -> None:
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise EngineClosedError("the engine is closed")
+
+    def _replace(self) -> asyncio.Task[None]:
+        """Begin to start another process in the dead one's place.
+
+        Raises EngineDiedError: too many have died.
+        """
         if self.restarts >= self._max_restarts:
             raise EngineDiedError(
                 f"the engine's process died {self.restarts + 1} times and is not started again; "
@@ -105,8 +119,18 @@ class Supervisor:
         logger.warning(
             "the engine's process died; start %d of at most %d", self.restarts, self._max_restarts
         )
-        await asyncio.to_thread(self.process.release)
-        self.process = await asyncio.to_thread(self._start)
+        return asyncio.create_task(asyncio.to_thread(self._start_another))
+
+    def _start_another(self) -> None:
+        """Swap the processes in a thread, whose work no cancelling takes away from it."""
+        self.process.release()
+        if self._closed:
+            return
+        process = self._start()
+        if self._closed:
+            process.release()
+        else:
+            self.process = process
 
     def _watch(self) -> None:
         if self._watcher is None or self._watcher.done():
