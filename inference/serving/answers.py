@@ -101,6 +101,11 @@ def of_engine_error(error: EngineError, prompt_field: str) -> ApiError:
     return ApiError(status, message, prompt_field if code == TOO_LONG else None, code, headers)
 
 
+def internal_error() -> ApiError:
+    """Return the answer to a failure of the server itself, which tells none of its insides."""
+    return ApiError(500, "internal error; the server's log has it", code="internal")
+
+
 def models_answer(
     names: Mapping[str, str | None], loops: Iterable[str], started: int
 ) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from inference.engines.contract import Engine, Request, Sampling
+from inference.engines.contract import Engine, PromptTooLongError, Request, Sampling
 from inference.loops.model import write
 from inference.loops.trace import Trace
 from models.formats.planning import one_line
@@ -15,6 +15,9 @@ from models.formats.planning import one_line
 # How a client's own calls for titles, tags and follow-ups begin (Open WebUI's templates).
 BACKGROUND_TASK = "### Task:"
 MOST_TURNS = 3
+# Of each question and answer before: names stand where a text begins, what it asks where it ends.
+MOST_TURN_CHARACTERS = 400
+MOST_NAME_WORDS, MOST_NAME_CHARACTERS = 6, 100
 MAX_QUESTION_TOKENS = 64
 _EXAMPLES = (
     ((("Who wrote Emma?", "Jane Austen"),), "When did she die?", "When did Jane Austen die?"),
@@ -25,6 +28,7 @@ _EXAMPLES = (
         "What is the population of Rome?",
     ),
 )
+_GAP = " … "
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -73,30 +77,56 @@ def turns_of(messages: Sequence[tuple[str, str]]) -> list[Turn]:
     ]
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text, or its beginning and end with "…" between them, `most` characters together.
+
+    It is cut between words where it has any.
+    """
+    if len(text) <= most:
+        return text
+    half = (most - len(_GAP)) // 2
+    start, end = text[:half], text[-half:]
+    if text[half] != " ":
+        start = start.rpartition(" ")[0] or start
+    if text[-half - 1] != " ":
+        end = end.partition(" ")[2] or end
+    return f"{start.rstrip()}{_GAP}{end.lstrip()}"
+
+
 async def standalone_question(
     engine: Engine, turns: Sequence[Turn], question: str, trace: Trace
 ) -> str:
     """Return a question so that it can be understood without the turns before it.
 
     The backbone writes it. What it writes is taken if it is a question, keeps every word of the one
-    that was asked, pronouns aside, and adds none that was not said; else a pronoun for a person
-    gives way to the last name that was answered, by rule, and without either the question stays as
-    it is. The trace notes what was asked in its place.
+    that was asked, pronouns aside, and adds none that was not said; else, and where the backbone
+    has no room for the turns even shortened, a pronoun for a person gives way to the last name that
+    was answered, by rule, and without either the question stays as it is. The trace notes what was
+    asked in its place.
     """
     if not turns:
         return question
     recent = list(turns)[-MOST_TURNS:]
+    shown = [(_shown(asked), _shown(answer)) for asked, answer in recent]
     request = Request(
-        prompt=rewriting_prompt(recent, question),
+        prompt=rewriting_prompt(shown, question),
         sampling=Sampling(max_new_tokens=MAX_QUESTION_TOKENS, stop=("\n",)),
     )
-    written = one_line(await write(engine, request, "rewrite", trace))
+    try:
+        written = one_line(await write(engine, request, "rewrite", trace))
+    except PromptTooLongError:
+        written = ""
+        trace.notes.append("the conversation is too long for the backbone to read")
     whole, how = written, "the model"
-    if not keeps_to(written, question, recent):
+    if not keeps_to(written, question, shown):
         whole, how = with_name(question, recent), "rule"
     if whole != question:
         trace.notes.append(f"asked, by {how}, as: {whole}")
     return whole
+
+
+def _shown(text: str) -> str:
+    return shortened(text, MOST_TURN_CHARACTERS)
 
 
 def rewriting_prompt(turns: Sequence[Turn], question: str) -> str:
@@ -123,7 +153,7 @@ def keeps_to(written: str, question: str, turns: Sequence[Turn]) -> bool:
 
 def with_name(question: str, turns: Sequence[Turn]) -> str:
     """Return the question with the last name that was answered for its first personal pronoun."""
-    names = [answer for _, answer in turns if answer[:1].isupper() and len(answer.split()) <= 6]
+    names = [answer for _, answer in turns if _is_name(answer)]
     pronoun = _PERSONS.search(question)
     if pronoun is None or not names:
         return question
@@ -131,3 +161,8 @@ def with_name(question: str, turns: Sequence[Turn]) -> str:
     if pronoun[0].casefold() in _POSSESSIVES and pronoun.end() < len(question.rstrip("?! .")):
         name += "'s"
     return question[: pronoun.start()] + name + question[pronoun.end() :]
+
+
+def _is_name(answer: str) -> bool:
+    short = len(answer) <= MOST_NAME_CHARACTERS and len(answer.split()) <= MOST_NAME_WORDS
+    return short and answer[:1].isupper()

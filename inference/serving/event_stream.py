@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from typing import Any, Generic, TypeVar
 
 from aiohttp import web
@@ -64,33 +64,32 @@ class Following(Generic[T, R]):
     """
 
     def __init__(self) -> None:
-        self._told: asyncio.Queue[T] = asyncio.Queue()
+        # None: the coroutine has ended.
+        self._told: asyncio.Queue[T | None] = asyncio.Queue()
         self.result: R | None = None
 
     def tell(self, news: T) -> None:
         """Add to what is heard; called by the coroutine."""
         self._told.put_nowait(news)
 
-    async def hear(self, running: Awaitable[R]) -> AsyncIterator[T | None]:
+    async def hear(self, running: Awaitable[R]) -> AsyncGenerator[T | None, None]:
         """Give what is told as it comes, and None where nothing came for long.
 
         Ends with the coroutine, whose error is raised. Whoever stops listening cancels it.
         """
         task = asyncio.ensure_future(running)
+        task.add_done_callback(lambda _: self._told.put_nowait(None))
         try:
-            while not (task.done() and self._told.empty()):
-                listening = asyncio.ensure_future(self._told.get())
-                await asyncio.wait(
-                    (task, listening),
-                    timeout=SECONDS_BETWEEN_SIGNS_OF_LIFE,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if listening.done():
-                    yield listening.result()
-                    continue
-                listening.cancel()
-                if not task.done():
+            while True:
+                try:
+                    async with asyncio.timeout(SECONDS_BETWEEN_SIGNS_OF_LIFE):
+                        news = await self._told.get()
+                except TimeoutError:
                     yield None
+                    continue
+                if news is None:
+                    break
+                yield news
             self.result = await task
         finally:
             task.cancel()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,10 +62,11 @@ class LoopChat:
             raise DeadlineExceededError(asked.deadline_seconds) from None
         return trace
 
-    async def chunks(self, asked: Asked) -> AsyncIterator[Chunk | None]:
+    async def chunks(self, asked: Asked) -> AsyncGenerator[Chunk | None, None]:
         """Give what a stream sends, as it comes; None where nothing came for long."""
-        async for chunk in self._following.hear(self.run(asked)):
-            yield chunk
+        async with aclosing(self._following.hear(self.run(asked))) as heard:
+            async for chunk in heard:
+                yield chunk
         assert self.trace is not None
         for chunk in self._rest(self.trace):
             yield chunk

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from inference.serving.answers import ApiError
+from inference.serving.answers import ApiError, internal_error
 from inference.serving.metrics import Metrics
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -69,7 +69,7 @@ def failures_as_json(metrics: Metrics, max_body_bytes: int) -> Middleware:
             error = _of_http(raised, request, max_body_bytes)
         except Exception:
             logger.exception("a request failed")
-            error = ApiError(500, "internal error; the server's log has it", code="internal")
+            error = internal_error()
         if error.status >= 500:
             metrics.failed()
             logger.warning("%s %d: %s", request.path, error.status, error.message)

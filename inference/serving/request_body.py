@@ -188,13 +188,8 @@ class Body(BaseModel):
             "subgraphs": graphs and tuple(tuple(Triple(*t) for t in graph) for graph in graphs),
             "sampling": self._sampling(),
             "constraint": self._constraint(),
-            "deadline_seconds": self.shorter(deadline_seconds),
+            "deadline_seconds": shorter_deadline(self.deadline_seconds, deadline_seconds),
         }
-
-    def shorter(self, deadline_seconds: float | None) -> float | None:
-        """Return the shorter of a deadline and the body's own; None where there is neither."""
-        deadlines = [each for each in (self.deadline_seconds, deadline_seconds) if each]
-        return min(deadlines, default=None)
 
     def _sampling(self) -> Sampling:
         temperature = 1.0 if self.temperature is None else self.temperature
@@ -312,8 +307,13 @@ class ChatBody(Body):
             message += f"{MOST_QUESTION_CHARACTERS}. Ask in fewer words, or put texts in the corpus"
             raise ApiError(400, message, "messages", TOO_LONG)
         turns = turns_of([(each.role, each.text) for each in self.messages[:-1]])
-        deadline = self.shorter(deadline_seconds)
+        deadline = shorter_deadline(self.deadline_seconds, deadline_seconds)
         return Asked(question, tuple(turns), bool(self.evidence_only), deadline)
+
+
+def shorter_deadline(*deadlines: float | None) -> float | None:
+    """Return the shortest of the deadlines that are given, in seconds; None where none is."""
+    return min(filter(None, deadlines), default=None)
 
 
 BodyT = TypeVar("BodyT", bound=BaseModel)

@@ -27,6 +27,7 @@ from inference.serving.answers import (
     ApiError,
     chat_answer,
     completion_answer,
+    internal_error,
     models_answer,
     of_engine_error,
 )
@@ -36,7 +37,13 @@ from inference.serving.metrics import CONTENT_TYPE, Metrics
 from inference.serving.middlewares import AllowedHosts, failures_as_json, host_check, key_check
 from inference.serving.page_routes import page_routes
 from inference.serving.passages import PATH, CitedPassages
-from inference.serving.request_body import Body, ChatBody, CompletionBody, parse_body
+from inference.serving.request_body import (
+    Body,
+    ChatBody,
+    CompletionBody,
+    parse_body,
+    shorter_deadline,
+)
 from inference.serving.streams import Bodies, component_chunks, loop_answer, loop_chunks
 from inference.serving.triples import TriplesBody, triples_answer, triples_requests_of
 
@@ -210,7 +217,7 @@ class ModelServer:
 
     async def _triples(self, request: web.Request) -> web.Response:
         body = await self._body(request, TriplesBody)
-        places, requests = triples_requests_of(body, self.served.triples)
+        places, requests = triples_requests_of(body, self.served.triples, self._deadline(request))
         async with self._taken(body.model, "input"):
             done = await self.engine.generate(requests) if requests else []
             self.metrics.completed(body.model, done)
@@ -228,16 +235,27 @@ class ModelServer:
                 await stream.pass_on(first)
                 async for chunk in chunks:
                     await stream.pass_on(chunk)
-            except EngineError as error:
-                self.metrics.failed()
-                logger.warning("%s, in a stream: %s", request.path, error)
-                await stream.send(of_engine_error(error, prompt_field).body())
+            except ClientConnectionResetError:
+                raise
+            except Exception as error:
+                await stream.send(self._failed_in_stream(request, error, prompt_field).body())
             await stream.end()
         except ClientConnectionResetError:
             raise asyncio.CancelledError from None
         finally:
             await chunks.aclose()
         return stream.response
+
+    def _failed_in_stream(
+        self, request: web.Request, error: Exception, prompt_field: str
+    ) -> ApiError:
+        """Return what ends a stream that has begun, counted and logged; its status is sent."""
+        self.metrics.failed()
+        if isinstance(error, EngineError):
+            logger.warning("%s, in a stream: %s", request.path, error)
+            return of_engine_error(error, prompt_field)
+        logger.error("%s, in a stream", request.path, exc_info=error)
+        return internal_error()
 
     async def _body(self, request: web.Request, kind: type[BodyT]) -> BodyT:
         # A page in a browser can post to this machine under other types without asking.
@@ -262,8 +280,7 @@ class ModelServer:
 
     def _deadline(self, request: web.Request) -> float | None:
         """Return the shorter of the header's and the server's own. Raises ApiError."""
-        deadlines = [each for each in (_header_deadline(request), self._deadline_seconds) if each]
-        return min(deadlines, default=None)
+        return shorter_deadline(_header_deadline(request), self._deadline_seconds)
 
     @asynccontextmanager
     async def _taken(self, model: str, prompt_field: str) -> AsyncIterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -31,15 +32,16 @@ async def component_chunks(
     kind = ("chatcmpl", "chat.completion.chunk") if is_chat else ("cmpl", "text_completion")
     envelope = Envelope(*kind, body.model)
     begun = set[int]()
-    async for news in following.hear(engine.generate(told)):
-        if news is None:
-            yield None
-            continue
-        index, text = news
-        if is_chat and index not in begun:
-            yield envelope.body([_choice(is_chat, index, "", first=True)])
-        begun.add(index)
-        yield envelope.body([_choice(is_chat, index, text)])
+    async with aclosing(following.hear(engine.generate(told))) as heard:
+        async for news in heard:
+            if news is None:
+                yield None
+                continue
+            index, text = news
+            if is_chat and index not in begun:
+                yield envelope.body([_choice(is_chat, index, "", first=True)])
+            begun.add(index)
+            yield envelope.body([_choice(is_chat, index, text)])
     done = following.result
     assert done is not None
     metrics.completed(body.model, done)
@@ -69,15 +71,17 @@ async def loop_chunks(body: Body, chat: LoopChat, asked: Asked, metrics: Metrics
     """Give the chunks of a loop's answer; None where nothing came for long. Raises EngineError."""
     envelope = Envelope("chatcmpl", "chat.completion.chunk", body.model)
     begun = False
-    async for chunk in chat.chunks(asked):
-        if chunk is None:
-            yield None
-            continue
-        if not begun:
-            yield envelope.body([_choice(True, 0, "", first=True)])
-            begun = True
-        choice = {"index": 0, "delta": dict(chunk.delta), "logprobs": None, "finish_reason": None}
-        yield envelope.body([choice], **chunk.beside)
+    async with aclosing(chat.chunks(asked)) as chunks:
+        async for chunk in chunks:
+            if chunk is None:
+                yield None
+                continue
+            if not begun:
+                yield envelope.body([_choice(True, 0, "", first=True)])
+                begun = True
+            delta = dict(chunk.delta)
+            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
+            yield envelope.body([choice], **chunk.beside)
     trace = chat.trace
     assert trace is not None
     metrics.answered(body.model, trace)

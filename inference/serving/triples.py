@@ -12,7 +12,7 @@ from inference.engines.contract import Completion, Request
 from inference.indexes.extraction import RequestMaker
 from inference.retrieval.passages import Passage
 from inference.serving.answers import ApiError, usage_of
-from inference.serving.request_body import MOST_PROMPTS
+from inference.serving.request_body import MOST_PROMPTS, shorter_deadline
 from models.formats.triples import parse_triples
 
 
@@ -28,12 +28,13 @@ class TitledText(BaseModel):
 class TriplesBody(BaseModel):
     """Of POST /v1/triples."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     model: str
     input: (
         str | Annotated[tuple[str | TitledText, ...], Field(min_length=1, max_length=MOST_PROMPTS)]
     )
+    deadline_seconds: float | None = Field(None, gt=0)
 
     @property
     def texts(self) -> list[TitledText]:
@@ -43,23 +44,25 @@ class TriplesBody(BaseModel):
 
 
 def triples_requests_of(
-    body: TriplesBody, makers: Mapping[str, RequestMaker]
+    body: TriplesBody, makers: Mapping[str, RequestMaker], deadline_seconds: float | None
 ) -> tuple[list[int], list[Request]]:
     """Return the places of the texts that hold anything, and a request for each of them.
 
-    makers: of the served text-to-triples components by name. Raises ApiError for another name.
+    makers: of the served text-to-triples components by name. deadline_seconds: the most that each
+    request gets; the body may ask for less. Raises ApiError for another name.
     """
     make = makers.get(body.model)
     if make is None:
         known = ", ".join(makers) or "none"
         message = f"model: no text-to-triples component {body.model!r} is served; there is: {known}"
         raise ApiError(404, message, "model", "model_not_found")
+    deadline = shorter_deadline(body.deadline_seconds, deadline_seconds)
     places, requests = [], []
     for place, each in enumerate(body.texts):
         if each.text.strip():
             request = make(Passage(str(place), each.title, each.text))
             places.append(place)
-            requests.append(replace(request, adapter=body.model))
+            requests.append(replace(request, adapter=body.model, deadline_seconds=deadline))
     return places, requests
 
 

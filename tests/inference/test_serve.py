@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -15,7 +15,7 @@ import pytest_asyncio
 import torch
 from aiohttp import ClientSession
 
-from inference.engines.contract import Constraint, Request, Sampling
+from inference.engines.contract import Completion, Constraint, Request, Sampling
 from inference.engines.openai import OpenAIEngine
 from inference.engines.transformers.decoding import CausalDecoder
 from inference.engines.transformers.engine import TransformersEngine
@@ -517,6 +517,40 @@ async def test_triples_of_texts(
         ({"model": "ras", "input": "x"}, 404, "model"),
         ({"model": "t2t", "input": []}, 400, "input"),
         ({"model": "t2t", "input": [{"txt": "x"}]}, 400, "input"),
+        ({"model": "t2t", "input": "x", "deadline_seconds": 0}, 400, "deadline_seconds"),
     ):
         async with session.post(f"{address}/v1/triples", json=wrong) as response:
             assert (response.status, (await response.json())["error"]["param"]) == (status, param)
+
+
+async def test_triples_have_a_deadline_too(
+    session: ClientSession, address: str, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body: dict[str, Any] = {"model": "t2t", "input": ["Dawn is a film.", " ", "It is."]}
+    asked: list[Request] = []
+    generate = server.engine.generate
+
+    async def noted(requests: Sequence[Request]) -> list[Completion]:
+        asked.extend(requests)
+        return await generate(requests)
+
+    monkeypatch.setattr(server.engine, "generate", noted)
+    monkeypatch.setattr(server, "_deadline_seconds", 50.0)
+    for extra, headers, expected in (
+        ({}, {}, 50.0),
+        ({}, {"X-Deadline-Seconds": "40"}, 40.0),
+        ({"deadline_seconds": 30}, {"X-Deadline-Seconds": "40"}, 30.0),
+        ({"deadline_seconds": 60}, {}, 50.0),
+    ):
+        asked.clear()
+        async with session.post(
+            f"{address}/v1/triples", json=body | extra, headers=headers
+        ) as response:
+            assert response.status == 200, await response.text()
+        assert [request.deadline_seconds for request in asked] == [expected] * 2
+    for headers, status, code in (
+        ({"X-Deadline-Seconds": "0.001"}, 504, "deadline_exceeded"),
+        ({"X-Deadline-Seconds": "soon"}, 400, "invalid_value"),
+    ):
+        async with session.post(f"{address}/v1/triples", json=body, headers=headers) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (status, code)

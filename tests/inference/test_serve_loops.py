@@ -13,9 +13,16 @@ from aiohttp import ClientResponse, ClientSession
 
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from inference.documents.own_corpus import Place
-from inference.engines.contract import Completion, EngineDiedError, Health, Request
+from inference.engines.contract import (
+    Completion,
+    EngineDiedError,
+    Health,
+    PromptTooLongError,
+    Request,
+)
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.passages import Passage
+from inference.serving.conversation import shortened
 from inference.serving.loop_chats import Chunk, LoopChat, sources_of
 from inference.serving.passages import CitedPassages, by_id
 from inference.serving.server import ModelServer, Served, model_names
@@ -247,6 +254,57 @@ async def test_what_was_said_before_gives_a_question_its_context(
     assert notes == ([f"asked, by {how}, as: {asked}"] if how else [])
 
 
+LONG = "It rained on the coast. " * 2000
+ASKED_AT_THE_END = f"{LONG}Who directed Dawn?"
+TOLD_AT_THE_START = f"Ana Lis directed Dawn. {LONG}"
+
+
+@pytest.mark.parametrize(
+    ("told", "room", "asked", "how"),
+    [
+        ([ASKED_AT_THE_END, "Ana Lis."], 4000, "Where was Ana Lis born?", "the model"),
+        (["Who directed Dawn?", TOLD_AT_THE_START], 4000, "Where was Ana Lis born?", "the model"),
+        ([ASKED_AT_THE_END, "Ana Lis."], 200, "Where was Ana Lis born?", "rule"),
+        (["Who directed Dawn?", TOLD_AT_THE_START], 200, "Where was she born?", ""),
+        ([LONG, "Aa" * 9000], 200, "Where was she born?", ""),
+    ],
+)
+async def test_a_long_turn_leaves_room_for_the_next_question(
+    told: list[str], room: int, asked: str, how: str
+) -> None:
+    """The backbone has room for so many characters."""
+
+    def script(request: Request) -> str:
+        prompt = request.prompt or ""
+        if not prompt.endswith("Next question in full:"):
+            return good_model(request)
+        if len(prompt) > room:
+            raise PromptTooLongError(f"the prompt has {len(prompt)} tokens")
+        said = prompt.split("Next question in full:")[-2]
+        assert "Who directed Dawn?" in said and "Ana Lis" in said
+        return " Where was Ana Lis born?"
+
+    async with asking(make_server(ScriptedEngine(script))) as client:
+        messages = user(*told, "Where was she born?")
+        done = await client.chat.completions.create(model="ras", messages=messages)
+    assert done.trace["question"] == asked
+    notes = [note for note in done.trace["notes"] if note.startswith("asked, by")]
+    assert notes == ([f"asked, by {how}, as: {asked}"] if how else [])
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 40, 41, 4000])
+@pytest.mark.parametrize("word", ["word ", "w"])
+def test_a_text_is_cut_between_words_where_it_has_any(word: str, count: int) -> None:
+    text = (word * count).strip()
+    cut = shortened(text, 40)
+    assert len(cut) <= 40
+    if len(text) <= 40:
+        assert cut == text
+    else:
+        assert len(cut) > 20 and cut[:4] == text[:4] and cut[-3:] == text[-3:]
+        assert set(cut.split()) <= {"word", "…"} or word == "w"
+
+
 @pytest.mark.parametrize(
     ("change", "param", "message"),
     [
@@ -299,6 +357,25 @@ async def test_a_failure_before_and_in_a_stream() -> None:
     assert told[-1] == "[DONE]" and told[-2]["error"]["code"] == "engine_died"
     assert [each["step"]["number"] for each in told[:-2] if "step" in each] == [1, 1, 2, 2]
     assert (late.metrics.counts.failed, late.metrics.counts.answered) == (1, 0)
+
+
+async def test_a_failure_that_is_no_engine_s_ends_a_stream_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def script(request: Request) -> str:
+        if (request.prompt or "").startswith("You are an answerer"):
+            raise ZeroDivisionError("the insides")
+        return good_model(request)
+
+    server = make_server(ScriptedEngine(script))
+    body = {"model": "ras", "messages": user(QUESTION), "stream": True}
+    async with listening(server) as address:
+        told = await asyncio.wait_for(events(address, body), 60)
+    assert told[-1] == "[DONE]"
+    assert (told[-2]["error"]["type"], told[-2]["error"]["code"]) == ("server_error", "internal")
+    assert "insides" not in json.dumps(told) and "insides" in caplog.text
+    assert [each["step"]["number"] for each in told[:-2] if "step" in each] == [1, 1, 2, 2]
+    assert (server.metrics.counts.failed, server.running) == (1, 0)
 
 
 class StoppedEngine(ScriptedEngine):

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from aiohttp import ClientSession
 
 from inference.engines.contract import (
@@ -14,7 +15,11 @@ from inference.engines.contract import (
     Health,
     Request,
 )
+from inference.serving import event_stream
+from inference.serving.metrics import Metrics
+from inference.serving.request_body import CompletionBody
 from inference.serving.server import ModelServer, model_names
+from inference.serving.streams import component_chunks
 from tests.inference.local_server import listening
 
 
@@ -69,6 +74,55 @@ async def test_a_client_that_leaves_cancels_its_request() -> None:
         await asyncio.wait_for(engine.cancelled.wait(), 60)
         await asyncio.sleep(0)
         assert (server.running, server.metrics.counts.abandoned) == (0, 1)
+
+
+def other_tasks() -> set[asyncio.Task[Any]]:
+    return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+async def test_a_client_that_leaves_a_stream_leaves_no_task_behind() -> None:
+    engine = StubEngine()
+    server = ModelServer(engine, model_names("m", []))
+    async with listening(server) as address, ClientSession() as session:
+        body = {"model": "m", "prompt": "x", "stream": True}
+        call = asyncio.create_task(session.post(f"{address}/v1/completions", json=body))
+        await engine.called.wait()
+        call.cancel()
+        await asyncio.wait_for(engine.cancelled.wait(), 60)
+    assert (server.running, server.metrics.counts.abandoned) == (0, 1)
+    assert not other_tasks()
+
+
+async def test_a_stream_that_is_closed_has_ended_what_ran_for_it() -> None:
+    engine = StubEngine()
+    body = CompletionBody(model="m", prompt="x", stream=True)
+    chunks = component_chunks(body, engine, body.requests(None, None), Metrics())
+    first = asyncio.ensure_future(anext(chunks))
+    await engine.called.wait()
+    [request] = engine.requests
+    assert request.on_text is not None
+    request.on_text("On")
+    assert (await first)["choices"][0]["text"] == "On"
+    await chunks.aclose()
+    assert engine.cancelled.is_set() and not other_tasks()
+
+
+async def test_a_silent_stream_gives_signs_of_life_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_stream, "SECONDS_BETWEEN_SIGNS_OF_LIFE", 0.01)
+    following: event_stream.Following[int, str] = event_stream.Following()
+
+    async def tells() -> str:
+        for number in range(3):
+            await asyncio.sleep(0.05)
+            following.tell(number)
+        following.tell(3)
+        return "told"
+
+    heard = [news async for news in following.hear(tells())]
+    assert [news for news in heard if news is not None] == [0, 1, 2, 3]
+    assert None in heard and following.result == "told" and not other_tasks()
 
 
 async def test_what_the_engine_cannot_do() -> None:
