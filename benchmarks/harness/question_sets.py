@@ -26,7 +26,9 @@ QUESTION_FIRST = "__question_first"
 AHEAD = "__plans_ahead"
 # The last of them, whose prompts begin with the paper's instructions.
 INSTRUCTED = AHEAD + "_with_instructions"
-BASELINE = "ras_no_planning"
+BASELINE, PLANNED = "ras_no_planning", "ras"
+# Of fewer questions of a type nothing can be told.
+LEAST_QUESTIONS = 10
 TITLES = {
     "2wikimultihopqa": "2WikiMultihopQA",
     "hotpotqa": "HotpotQA",
@@ -34,6 +36,8 @@ TITLES = {
     "own_words": "Own documents",
 }
 ALL_TYPES = "all"
+# Where questions end whose facts are not annotated.
+UNTOLD = ("correct", "answer")
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,12 @@ class QuestionSet:
         return max(lost, key=lambda stage: lost[stage])
 
     @property
+    def tells_stages(self) -> bool:
+        """Return whether the questions' annotation tells at which stage a fact was lost."""
+        ends = [stages for stages in self.stages.values() if stages]
+        return any(n for stages in ends for name, n in stages.items() if name not in UNTOLD)
+
+    @property
     def stages(self) -> dict[str, Mapping[str, int]]:
         """Return how many questions of each loop ended at each stage."""
         return {name: self.runs[name].results["stages"] for name in self.loops}
@@ -141,24 +151,18 @@ class QuestionSet:
 
     @cached_property
     def ahead(self) -> list[dict[str, Any]]:
-        """F1 with single plans, `lacking`, and with those of several steps, over all questions.
+        """F1 of `ras` with single plans, `lacking`, and with those of several steps.
 
         The planner that ships comes last, after those that were tried.
         """
-        tried = [name for name in self.runs if AHEAD in name and not name.endswith(WITHOUT)]
-        return self._overall(
-            (loop + SINGLE_PLANS + rule, name + rule)
-            for loop in self.loops
-            for rule in ("", WITHOUT)
-            for name in (*(one for one in tried if one.startswith(loop + AHEAD)), loop)
-        )
+        before = PLANNED + AHEAD
+        tried = [n for n in self.runs if n.startswith(before) and not n.endswith(WITHOUT)]
+        return self._overall((PLANNED + SINGLE_PLANS, name) for name in (*tried, PLANNED))
 
     @cached_property
     def uninstructed(self) -> list[dict[str, Any]]:
         """F1 with the paper's instructions in prompts, `lacking`, and without, as `ahead`."""
-        return self._overall(
-            (loop + INSTRUCTED + rule, loop + rule) for loop in self.loops for rule in ("", WITHOUT)
-        )
+        return self._overall([(PLANNED + INSTRUCTED, PLANNED)])
 
     @cached_property
     def variants(self) -> list[dict[str, Any]]:
@@ -195,8 +199,12 @@ class QuestionSet:
         return [next(self._paired(*pair)) for pair in pairs if set(pair) <= self.runs.keys()]
 
     def _paired(self, lacking: str, having: str) -> Iterator[dict[str, Any]]:
-        """Yield a row for all questions and for each type: two runs and what one gains."""
-        for kind in (ALL_TYPES, *self.types):
+        """Yield a row for all questions and for each type: two runs and what one gains.
+
+        Types of fewer than `LEAST_QUESTIONS` have none.
+        """
+        told = [kind for kind, count in self.types.items() if count >= LEAST_QUESTIONS]
+        for kind in (ALL_TYPES, *told):
             lack, have = self._f1(lacking, kind), self._f1(having, kind)
             row = {"loop": having, "lacking": lacking, "type": kind, "n": len(have)}
             row["with"], row["without"] = map(asdict, map(bootstrap_interval, (have, lack)))
