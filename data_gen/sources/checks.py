@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.errors import RecordError
-from models.formats.fields import FieldReader
+from models.formats.fields import FieldReader, check_triples
 from models.formats.records import QuestionRecord, TriplesSample
-from models.formats.triples import Triple
 
 CONTEXT_COLUMNS = (("title",), ("sentences", "content"))
 FACT_COLUMNS = (("title",), ("sent_id", "sentence_index"))
@@ -81,7 +80,6 @@ def triples_sample(contract: dict[str, Any], where: str) -> TriplesSample:
     for field in ("id", "text"):
         if not getattr(sample, field).strip():
             raise RecordError(where, field, "is blank", f"Write a text in '{field}'")
-    check_triples(sample.triples, "triples", where)
     return sample
 
 
@@ -116,12 +114,3 @@ def _fact_problem(title: str, index: int, sentences: dict[str, int]) -> str:
     if not 0 <= index < sentences[title]:
         return f"sentence index {index} of {title!r} is out of range (0 to {sentences[title] - 1})"
     return ""
-
-
-def check_triples(triples: list[Triple], field: str, where: str) -> None:
-    """Raise RecordError for a triple with a blank part."""
-    for position, triple in enumerate(triples):
-        blank = [name for name, text in vars(triple).items() if not text.strip()]
-        if blank:
-            name = f"{field}[{position}]"
-            raise RecordError(where, name, f"blank {blank[0]}", "Fill it in or skip the record")

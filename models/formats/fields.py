@@ -96,12 +96,13 @@ def read_triple(value: Any) -> Triple:
     return Triple(subject, predicate, object_)
 
 
-def read_filled_triple(value: Any) -> Triple:
-    """A Triple as `read_triple`. Raises ValueError where a field is blank."""
-    triple = read_triple(value)
-    if not all(map(str.strip, triple_json(triple))):
-        raise ValueError("a field is blank")
-    return triple
+def check_triples(triples: Sequence[Triple], field: str, where: str) -> None:
+    """Raise RecordError, which names `where` and the field, for a triple with a blank part."""
+    for position, triple in enumerate(triples):
+        blank = [name for name, text in vars(triple).items() if not text.strip()]
+        if blank:
+            name = f"{field}[{position}]"
+            raise RecordError(where, name, f"blank {blank[0]}", "Fill it in or skip the record")
 
 
 def triple_json(triple: Triple) -> list[str]:

@@ -14,7 +14,7 @@ from common.names import did_you_mean
 from models.formats.conditions import ConditionTriplet
 from models.formats.fields import (
     FieldReader,
-    read_filled_triple,
+    check_triples,
     read_paragraph,
     read_supporting_fact,
     read_triple,
@@ -198,8 +198,8 @@ class TriplesSample:
         reader = FieldReader(record, where)
         if "triples" not in reader.record:
             raise reader.fail("triples", "missing", "Add a list of [subject, predicate, object]")
-        shape = "[subject, predicate, object], each a text"
-        triples = reader.items("triples", read_filled_triple, shape)
+        triples = reader.items("triples", read_triple, "[subject, predicate, object]")
+        check_triples(triples, "triples", where)
         return cls(reader.text("id"), reader.text("text"), triples)
 
     def to_json(self) -> dict[str, Any]:
