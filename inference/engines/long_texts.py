@@ -1,4 +1,4 @@
-"""Texts that take long to tokenise: how few tokens they can have, and their ids made in a thread.
+"""Texts that take long to tokenise: their ids are made in a thread.
 
 A tokenizer takes about 0.7 seconds a million characters, for which an event loop would stand.
 """
@@ -7,14 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
-
-from tokenizers.pre_tokenizers import ByteLevel
+from typing import TYPE_CHECKING, TypeVar
 
 from inference.engines.contract import DeadlineExceededError
 
@@ -25,119 +20,6 @@ ResultT = TypeVar("ResultT")
 
 # Characters; fewer are tokenised in the event loop.
 LONG_TEXT = 100_000
-# NFC makes one character of so many at most: none decomposes into more (Unicode Annex #15).
-COMPOSED = 4
-ASCII = 128
-CONTINUATION_BYTES = range(0x80, 0xC0)
-
-
-@dataclass(frozen=True)
-class LeastTokens:
-    """The fewest tokens that a tokenizer can make of a text.
-
-    longest: most characters of a text in one token. untold: characters that become no token.
-    """
-
-    longest: int
-    untold: str
-
-    def of(self, text: str) -> int:
-        """Return a number of tokens that no text of so many characters falls short of."""
-        told = len(text) - sum(map(text.count, self.untold))
-        return -(-told // self.longest)
-
-
-# It takes a third of a second to find out, of a tokenizer that several components share.
-_FOUND: WeakKeyDictionary[PreTrainedTokenizerBase, LeastTokens | None] = WeakKeyDictionary()
-
-
-def least_tokens(tokenizer: PreTrainedTokenizerBase) -> LeastTokens | None:
-    """Return the fewest tokens that a tokenizer makes; None where one may hold any text.
-
-    Known for byte pairs alone: the others make one token of a run of unknown characters, of a long
-    word or of white space.
-    """
-    if tokenizer not in _FOUND:
-        _FOUND[tokenizer] = _least_tokens(tokenizer)
-    return _FOUND[tokenizer]
-
-
-def _least_tokens(tokenizer: PreTrainedTokenizerBase) -> LeastTokens | None:
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return None
-    form = json.loads(backend.to_str())
-    added = form["added_tokens"]
-    untold = _untold(form)
-    composed = _composed(form["normalizer"])
-    if (
-        untold is None
-        or composed is None
-        or not all(map(_keeps_characters, _parts(form["pre_tokenizer"], "pretokenizers")))
-        # These take the white space beside them in.
-        or any(token["lstrip"] or token["rstrip"] for token in added)
-    ):
-        return None
-    tokens = [*form["model"]["vocab"], *(token["content"] for token in added)]
-    return LeastTokens(composed * max(map(len, tokens)), untold)
-
-
-def _untold(form: Mapping[str, Any]) -> str | None:
-    """Return the characters that the model of byte pairs drops; None where it drops or joins more.
-
-    A byte without a token is dropped, such as a control character that no training text had.
-    """
-    model = form["model"]
-    if model["type"] != "BPE" or model["continuing_subword_prefix"] or model["end_of_word_suffix"]:
-        return None
-    known = model["vocab"]
-    kinds = {part["type"] for part in _parts(form["pre_tokenizer"], "pretokenizers")}
-    if "ByteLevel" in kinds:
-        if not all(_byte_signs(chr(byte))[-1] in known for byte in CONTINUATION_BYTES):
-            return None
-        # Every other character has a continuation byte.
-        return "".join(chr(code) for code in range(ASCII) if _byte_signs(chr(code)) not in known)
-    if model["byte_fallback"] and all(f"<0x{byte:02X}>" in known for byte in range(256)):
-        return ""
-    return "" if model["unk_token"] in known and not model["fuse_unk"] else None
-
-
-def _byte_signs(character: str) -> str:
-    """Return the signs that stand for a character's bytes in a byte-level vocabulary."""
-    [(signs, _)] = ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(character)
-    return signs
-
-
-def _parts(component: Mapping[str, Any] | None, parts: str) -> Iterator[Mapping[str, Any]]:
-    """Yield a component, or the members of a sequence of them, which stand under `parts`."""
-    if component is None:
-        return
-    if component["type"] != "Sequence":
-        yield component
-        return
-    for part in component[parts]:
-        yield from _parts(part, parts)
-
-
-def _composed(normalizer: Mapping[str, Any] | None) -> int | None:
-    """Return of how many characters a normalizer makes one; None where it may be any number."""
-    most = 1
-    for part in _parts(normalizer, "normalizers"):
-        if part["type"] == "NFC":
-            most *= COMPOSED
-        elif part["type"] == "Replace":
-            replaced = part["pattern"].get("String")
-            if replaced is None or len(part["content"]) < len(replaced):
-                return None
-        elif part["type"] != "Prepend":
-            return None
-    return most
-
-
-def _keeps_characters(pre_tokenizer: Mapping[str, Any]) -> bool:
-    if pre_tokenizer["type"] in ("Split", "Punctuation"):
-        return bool(pre_tokenizer["behavior"] != "Removed")
-    return pre_tokenizer["type"] in ("ByteLevel", "Digits", "Metaspace")
 
 
 class TokenizerThread:

@@ -20,7 +20,7 @@ from inference.engines.contract import (
     UnknownAdapterError,
     UnsupportedRequestError,
 )
-from inference.engines.long_texts import LONG_TEXT, TokenizerThread, least_tokens
+from inference.engines.long_texts import TokenizerThread
 from models.files.text_table import TextFeatures
 from models.parts.graph import (
     GraphBatch,
@@ -207,11 +207,8 @@ class Served:
                 raise UnsupportedRequestError(
                     f"adapter {self.name!r} was trained on prompts; give prompt, not messages"
                 )
-            text = chat_text(tokenizer, request)
-            self._check_characters(text, request)
-            return text_ids(tokenizer, text)
+            return text_ids(tokenizer, chat_text(tokenizer, request))
         text = request.prompt or ""
-        self._check_characters(text, request)
         # Every component was trained on texts in which a special token's name is text.
         literal = self.processor is not None
         if self.is_encoder_decoder:
@@ -219,28 +216,15 @@ class Served:
         start = start_ids(tokenizer, self.encodes_graph(request))
         return start + text_ids(tokenizer, text, split_special_tokens=literal)
 
-    def _check_characters(self, text: str, request: Request) -> None:
-        """Refuse a long text of which even the fewest tokens do not fit, before it has any."""
-        if len(text) <= LONG_TEXT:
-            return
-        least = least_tokens(self.tokenizer)
-        if least is not None:
-            tokens = least.of(text)
-            self._check_fits(tokens, f"at least {tokens}", request)
-
     def _check_length(self, input_ids: Sequence[int], request: Request) -> None:
         if not input_ids:
             raise InvalidRequestError(
                 "the prompt is empty and the tokenizer has no BOS to start from"
             )
-        self._check_fits(len(input_ids), str(len(input_ids)), request)
-
-    def _check_fits(self, tokens: int, stated: str, request: Request) -> None:
-        """Raise PromptTooLongError, which states the prompt's tokens, unless the model has room."""
-        new_tokens = request.sampling.max_new_tokens
+        tokens, new_tokens = len(input_ids), request.sampling.max_new_tokens
         if self.input_limit is not None and tokens > self.input_limit:
             raise PromptTooLongError(
-                f"the prompt has {stated} tokens; the model's encoder reads {self.input_limit}. "
+                f"the prompt has {tokens} tokens; the model's encoder reads {self.input_limit}. "
                 "Shorten the prompt."
             )
         if self.context_length is None:
@@ -248,7 +232,7 @@ class Served:
         limit = self.context_length - self.prefix_length
         if tokens + new_tokens > limit:
             raise PromptTooLongError(
-                f"the prompt has {stated} tokens and {new_tokens} new ones are asked for; "
+                f"the prompt has {tokens} tokens and {new_tokens} new ones are asked for; "
                 f"the model's context holds {limit}. Shorten the prompt or lower max_new_tokens."
             )
 

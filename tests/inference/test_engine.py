@@ -331,17 +331,6 @@ async def test_bad_requests_are_refused_with_the_reason(engine: TransformersEngi
         Request(prompt="x", input_ids=(1,))
 
 
-async def test_a_long_prompt_is_refused_before_it_is_tokenised(
-    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("inference.engines.served.text_ids", None)
-    request = Request(prompt="x" * 1_000_000, adapter="ras")
-    # "</s>" and "<pad>" are the longest tokens; the text has none of them, and might.
-    message = "at least 200000 tokens and 128 new ones are asked for; .* context holds 4096"
-    with pytest.raises(PromptTooLongError, match=message):
-        await engine.generate([request])
-
-
 async def test_a_prompt_has_the_same_ids_in_a_thread(
     engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,8 +338,7 @@ async def test_a_prompt_has_the_same_ids_in_a_thread(
         Request(prompt="A </s> title\x00 and text", adapter=adapter) for adapter in ("ras", "t2t")
     ]
     expected = [(await engine._prepare(request)).input_ids for request in requests]
-    for module in ("long_texts", "served"):
-        monkeypatch.setattr(f"inference.engines.{module}.LONG_TEXT", 8)
+    monkeypatch.setattr("inference.engines.long_texts.LONG_TEXT", 8)
     threads: set[int] = set()
 
     def followed(*arguments: Any, **options: Any) -> list[int]:
