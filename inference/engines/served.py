@@ -31,7 +31,7 @@ from models.parts.graph import (
     graph_texts,
 )
 from models.parts.graph_encoder import GraphEncoder
-from models.processors.passages import PassageProcessor
+from models.processors.passages import PassageProcessor, text_ids
 from models.processors.ras import RasProcessor
 
 if TYPE_CHECKING:
@@ -45,19 +45,6 @@ def start_ids(tokenizer: PreTrainedTokenizerBase, graph_token: bool) -> list[int
     """Return BOS where the tokenizer has one, then the graph placeholder (the padding id)."""
     start = [] if tokenizer.bos_token_id is None else [int(tokenizer.bos_token_id)]
     return [*start, int(tokenizer.pad_token_id)] if graph_token else start
-
-
-def text_ids(
-    tokenizer: PreTrainedTokenizerBase, text: str, split_special_tokens: bool = False
-) -> list[int]:
-    """Return the ids of a text; `split_special_tokens` reads a special token's name as text."""
-    encoded = tokenizer(
-        text,
-        add_special_tokens=False,
-        split_special_tokens=split_special_tokens,
-        verbose=False,
-    )
-    return list(encoded["input_ids"])
 
 
 def chat_text(tokenizer: PreTrainedTokenizerBase, request: Request) -> str:
@@ -212,7 +199,7 @@ class Served:
         # Every component was trained on texts in which a special token's name is text.
         literal = self.processor is not None
         if self.is_encoder_decoder:
-            return list(tokenizer(text, split_special_tokens=literal)["input_ids"])
+            return text_ids(tokenizer, text, literal, add_special_tokens=True)
         start = start_ids(tokenizer, self.encodes_graph(request))
         return start + text_ids(tokenizer, text, split_special_tokens=literal)
 

@@ -20,6 +20,26 @@ if TYPE_CHECKING:
 ItemT = TypeVar("ItemT")
 
 
+def text_ids(
+    tokenizer: PreTrainedTokenizerBase,
+    text: str,
+    split_special_tokens: bool = False,
+    add_special_tokens: bool = False,
+) -> list[int]:
+    """Return the ids of a text.
+
+    split_special_tokens: read a special token's name as text, as in all that components are trained
+    on. add_special_tokens: the tokenizer's own, which encoder-decoder models read.
+    """
+    encoded = tokenizer(
+        text,
+        add_special_tokens=add_special_tokens,
+        split_special_tokens=split_special_tokens,
+        verbose=False,
+    )
+    return list(encoded["input_ids"])
+
+
 class LabelCutError(ValueError):
     """A sample's label does not fit whole; training on a part of it would teach a broken form."""
 
@@ -131,20 +151,10 @@ class PassageProcessor(ABC, Generic[ItemT]):
     def _prompt_ids(self, text: str) -> list[int]:
         prompt = self.prompt(text)
         if self.is_encoder_decoder:
-            return self._tokenize(prompt, add_special_tokens=True)
+            return text_ids(self.tokenizer, prompt, True, add_special_tokens=True)
         bos = self.tokenizer.bos_token_id
         start = [] if bos is None else [int(bos)]
-        return start + self._tokenize(prompt)
-
-    def _tokenize(self, text: str, add_special_tokens: bool = False) -> list[int]:
-        # Text that spells out a special token is text, not that token.
-        ids: list[int] = self.tokenizer(
-            text,
-            add_special_tokens=add_special_tokens,
-            split_special_tokens=True,
-            verbose=False,
-        )["input_ids"]
-        return list(ids)
+        return start + text_ids(self.tokenizer, prompt, split_special_tokens=True)
 
     def _fitting_characters(self, text: str) -> int:
         """Find by halving how many characters of a passage fit; works for any tokenizer."""
@@ -162,7 +172,8 @@ class PassageProcessor(ABC, Generic[ItemT]):
         if self.is_encoder_decoder:
             encoded = self.tokenizer(text_target=label, split_special_tokens=True)
             return list(encoded["input_ids"])
-        return [*self._tokenize(label), int(self.tokenizer.eos_token_id)]
+        ids = text_ids(self.tokenizer, label, split_special_tokens=True)
+        return [*ids, int(self.tokenizer.eos_token_id)]
 
     def _fitting_label(self, sample_id: str, items: Sequence[ItemT]) -> tuple[list[int], int]:
         """Drop whole items from the end until the label fits, so that it stays well formed."""

@@ -14,7 +14,7 @@ from models.formats.records import RasSample, Task
 from models.formats.triples import Triple
 from models.parts.graph import Subgraph, build_subgraph
 from models.parts.loss import IGNORE_INDEX
-from models.processors.passages import LabelCutError
+from models.processors.passages import LabelCutError, text_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -122,7 +122,8 @@ class RasProcessor:
 
         Raises LabelCutError when the label and EOS need more than `max_output_tokens`.
         """
-        label_ids = [*self._tokenize(sample.label), self.tokenizer.eos_token_id]
+        ids = text_ids(self.tokenizer, sample.label, split_special_tokens=True)
+        label_ids = [*ids, self.tokenizer.eos_token_id]
         if len(label_ids) > self.max_output_tokens:
             raise LabelCutError(
                 sample.id, len(label_ids), self.max_output_tokens, "max_output_tokens"
@@ -161,14 +162,7 @@ class RasProcessor:
 
     def _tokenize_prompt(self, task: Task, history: History) -> tuple[str, list[int]]:
         text = _PROMPTS[task](history, self.instructions)
-        return text, self._start + self._tokenize(text)
-
-    def _tokenize(self, text: str) -> list[int]:
-        # Text that spells out a special token is text, not that token.
-        ids: list[int] = self.tokenizer(
-            text, add_special_tokens=False, split_special_tokens=True, verbose=False
-        )["input_ids"]
-        return ids
+        return text, self._start + text_ids(self.tokenizer, text, split_special_tokens=True)
 
 
 def cut_history(history: History, cuts: int) -> History:

@@ -28,7 +28,7 @@ from inference.engines.contract import (
     UnknownAdapterError,
     UnsupportedRequestError,
 )
-from inference.engines.served import collate_requests, text_ids
+from inference.engines.served import collate_requests
 from inference.engines.transformers import decoding
 from inference.engines.transformers.engine import STALLED_SECONDS, Prepared, TransformersEngine
 from inference.opening.engine import build_engine
@@ -39,6 +39,7 @@ from models.formats.planning import History, HistoryStep
 from models.formats.prompts import passage_text, triples_prompt
 from models.formats.triples import Triple
 from models.graph_llm import GraphLLM
+from models.processors.passages import text_ids
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.components import ras_component, stir, stirred_backbone, t2t_component
 from tests.tiny import tiny_llama, tiny_tokenizer

@@ -19,12 +19,12 @@ from inference.engines.contract import (
     Sampling,
     UnsupportedRequestError,
 )
-from inference.engines.served import text_ids
 from inference.engines.transformers.engine import TransformersEngine
 from inference.engines.vllm.engine import VLLMEngine
 from inference.engines.vllm.process import VLLMSettings
 from models.files.checkpoint import BackboneMismatchError
 from models.formats.triples import Triple
+from models.processors.passages import text_ids
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from tests.components import (
     ras_component,

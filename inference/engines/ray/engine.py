@@ -29,9 +29,9 @@ from inference.engines.ray.dispatch import (
 from inference.engines.ray.pool import Pool, line_of, value_of
 from inference.engines.ray.transport import Failure, Listener, to_send
 from inference.engines.running_requests import PROBE_SECONDS, RunningRequests, completions_of
-from inference.engines.served import text_ids
 from models.files.backbone import load_tokenizer
 from models.files.checkpoint import read_component_config
+from models.processors.passages import text_ids
 
 logger = logging.getLogger(__name__)
 

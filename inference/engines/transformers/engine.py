@@ -18,7 +18,7 @@ from inference.engines.component_loader import first_backbone
 from inference.engines.contract import Completion, Health, LogprobsOf, Request
 from inference.engines.long_texts import TokenizerThread
 from inference.engines.running_requests import probe
-from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
+from inference.engines.served import ServedNames, collate_requests, to_subgraphs
 from inference.engines.text_pieces import TextPieces, text_pieces
 from inference.engines.token_choice import ConstraintCompiler, RowState
 from inference.engines.transformers.components import (
@@ -29,7 +29,7 @@ from inference.engines.transformers.decoding import decode_causal, decode_encode
 from inference.engines.transformers.freed_memory import FreedMemory
 from models.files.backbone import default_device
 from models.parts.graph import Subgraph
-from models.processors.passages import PassageProcessor
+from models.processors.passages import PassageProcessor, text_ids
 from models.processors.ras import RasProcessor
 
 # An engine at work that has not come to its next call of the model for so long is stuck.

@@ -27,7 +27,7 @@ from inference.engines.contract import (
 )
 from inference.engines.long_texts import TokenizerThread
 from inference.engines.running_requests import completions_of, probe
-from inference.engines.served import ServedNames, collate_requests, text_ids, to_subgraphs
+from inference.engines.served import ServedNames, collate_requests, to_subgraphs
 from inference.engines.text_pieces import TextPieces, text_pieces
 from inference.engines.token_choice import ConstraintCompiler, output_text
 from inference.engines.transformers.engine import TransformersEngine
@@ -40,6 +40,7 @@ from inference.engines.vllm.components import (
 from inference.engines.vllm.process import REQUEST_KEY, VLLMProcess, VLLMSettings, start_vllm
 from inference.engines.vllm.supervisor import Supervisor
 from models.parts.graph import Subgraph
+from models.processors.passages import text_ids
 
 GRAPH_BATCH_SIZE = 64
 
