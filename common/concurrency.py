@@ -1,14 +1,8 @@
-"""What runs beside other work: the calls of a coroutine, and the processes over one folder."""
+"""Calls of a coroutine that run beside each other."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Awaitable, Iterable
 from typing import TypeVar
-
-from filelock import FileLock, Timeout
-
-from common.errors import UserError
 
 ResultT = TypeVar("ResultT")
 
@@ -29,19 +23,3 @@ async def at_once(
         if isinstance(outcome, BaseException):
             raise outcome
     return results
-
-
-@contextmanager
-def alone(folder: Path, refusal: UserError) -> Iterator[None]:
-    """Keep a folder to one process while the block runs, by a lock file beside it.
-
-    Raises `refusal` where another process has it.
-    """
-    # Resolved: one folder has one lock, however it is named.
-    place = folder.resolve()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(f"{place}.lock", timeout=0):
-            yield
-    except Timeout:
-        raise refusal from None

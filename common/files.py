@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and logs that a kill cannot spoil."""
+"""Files that appear whole or not at all, folders of one process, logs that a kill cannot spoil."""
 
 import errno
 import glob
@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from common.errors import RecordError
+from filelock import FileLock, Timeout
+
+from common.errors import RecordError, UserError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -115,6 +117,22 @@ def _sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def alone(folder: Path, refusal: UserError) -> Iterator[None]:
+    """Keep a folder to one process while the block runs, by a lock file beside it.
+
+    Raises `refusal` where another process has it.
+    """
+    # Resolved: one folder has one lock, however it is named.
+    place = folder.resolve()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(f"{place}.lock", timeout=0):
+            yield
+    except Timeout:
+        raise refusal from None
 
 
 class AppendLog:

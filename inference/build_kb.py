@@ -15,8 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from common.commands import share
-from common.concurrency import alone
-from common.files import atomic_write
+from common.files import alone, atomic_write
 from inference.engines.contract import DEFAULT_CHECKPOINTS, EXTRACTOR_ADAPTER, Completion, Engine
 from inference.indexes.extraction import HELD, RequestMaker, held_to
 from inference.indexes.growing import read_each

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from common.concurrency import alone
 from common.errors import RecordError
-from common.files import AppendLog, atomic_write
+from common.files import AppendLog, alone, atomic_write
 from evaluation.runs import PROGRESS_FILE, RESULTS_FILE, SETTINGS_FILE
 from inference.runs.log import EvaluationLogError, check_settings
 from models.formats.records import parse_line

@@ -12,7 +12,7 @@ import inference.build_kb
 import inference.evaluate
 import inference.opening.index_build
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
-from common.concurrency import alone
+from common.files import alone
 from inference.engines.contract import Request
 from inference.indexes.knowledge_base.store import KnowledgeBaseError
 from models.formats.records import PassageRecord, QuestionRecord, write_records
