@@ -102,8 +102,8 @@ class QuestionSet:
     @property
     def tells_stages(self) -> bool:
         """Return whether the questions' annotation tells at which stage a fact was lost."""
-        ends = [stages for stages in self.stages.values() if stages]
-        return any(n for stages in ends for name, n in stages.items() if name not in UNTOLD)
+        counts = [count for ends in self.stages.values() for count in ends.items()]
+        return any(count for stage, count in counts if stage not in UNTOLD)
 
     @property
     def stages(self) -> dict[str, Mapping[str, int]]:

@@ -148,7 +148,8 @@ async def test_a_request_that_is_cancelled_leaves_its_restart_to_the_next() -> N
     assert supervisor.restarts == 1
 
 
-async def test_closing_releases_what_is_being_started() -> None:
+async def closed_during_a_start() -> tuple[SlowStarts, asyncio.Task[str], asyncio.Task[None]]:
+    """A supervisor's starts, a request that waits for the second of them, and the close."""
     starts = SlowStarts()
     supervisor = Supervisor(starts)
     supervisor.process.kill()
@@ -156,6 +157,11 @@ async def test_closing_releases_what_is_being_started() -> None:
     await starts.until_begun()
     closing = asyncio.create_task(supervisor.close())
     await asyncio.sleep(0.01)
+    return starts, waiting, closing
+
+
+async def test_closing_releases_what_is_being_started() -> None:
+    starts, waiting, closing = await closed_during_a_start()
     assert not closing.done()
     starts.may_end.set()
     await closing
@@ -165,13 +171,7 @@ async def test_closing_releases_what_is_being_started() -> None:
 
 
 async def test_a_close_that_is_cancelled_leaves_nothing_started() -> None:
-    starts = SlowStarts()
-    supervisor = Supervisor(starts)
-    supervisor.process.kill()
-    waiting = asyncio.create_task(supervisor.run(lambda process: process.answer()))
-    await starts.until_begun()
-    closing = asyncio.create_task(supervisor.close())
-    await asyncio.sleep(0.01)
+    starts, waiting, closing = await closed_during_a_start()
     closing.cancel()
     starts.may_end.set()
     with pytest.raises(EngineClosedError):

@@ -144,13 +144,16 @@ async def test_a_small_budget_is_noted() -> None:
     assert any("evidence budget of 12 tokens" in note for note in trace.notes)
 
 
+def planning(*plans: str) -> ScriptedEngine:
+    """An engine whose planner writes these plans, one after another."""
+    left = iter(plans)
+    return ScriptedEngine(
+        lambda request: next(left) if "You are a planner" in (request.prompt or "") else "x"
+    )
+
+
 async def test_a_triplet_that_was_cut_to_the_budget_is_not_found_again() -> None:
-    plans = iter(["[SUBQ] author of Harry Potter", "[SUFFICIENT]"])
-
-    def script(request: Request) -> str:
-        return next(plans) if "You are a planner" in (request.prompt or "") else "x"
-
-    engine = ScriptedEngine(script)
+    engine = planning("[SUBQ] author of Harry Potter", "[SUFFICIENT]")
     whole = count_words(format_conditions([AUTHOR]))
     settings = TriRagSettings(top_k=1, selected=1, max_rounds=3, budget=whole - 1)
     loop = TriRagLoop(engine, base(), settings, GraphReader(engine, text_input))
@@ -160,12 +163,7 @@ async def test_a_triplet_that_was_cut_to_the_budget_is_not_found_again() -> None
 
 
 async def test_a_triplet_that_did_not_fit_at_all_may_be_found_again() -> None:
-    plans = iter(["[SUBQ] Dune; author", "[SUFFICIENT]"])
-
-    def script(request: Request) -> str:
-        return next(plans) if "You are a planner" in (request.prompt or "") else "x"
-
-    engine = ScriptedEngine(script)
+    engine = planning("[SUBQ] Dune; author", "[SUFFICIENT]")
     fits = count_words(format_conditions([BIRTH]))
     settings = TriRagSettings(top_k=3, selected=3, max_rounds=3, budget=fits)
     loop = TriRagLoop(engine, base(), settings, GraphReader(engine, text_input))
