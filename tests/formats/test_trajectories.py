@@ -26,6 +26,7 @@ from models.formats.triples import Triple
 texts = st.text(max_size=12)
 filled = texts.filter(lambda text: bool(text.strip()))
 triples = st.lists(st.builds(Triple, texts, texts, texts), max_size=3)
+filled_triples = st.lists(st.builds(Triple, filled, filled, filled), max_size=3)
 histories = st.lists(
     st.builds(HistoryStep, texts, triples.map(tuple), st.lists(texts, max_size=2).map(tuple)),
     max_size=2,
@@ -37,7 +38,7 @@ samples = st.one_of(
         id=texts, task=st.sampled_from(["plan", "answer"]), question=texts, history=histories,
         label=texts,
     ),
-    st.builds(TriplesSample, id=texts, text=texts, triples=triples),
+    st.builds(TriplesSample, id=texts, text=texts, triples=filled_triples),
     st.builds(
         InstructionSample,
         id=texts, task=st.sampled_from(["read", "resolve"]), prompt=filled, label=filled,
