@@ -4,7 +4,7 @@
 
 Each passage is whole sentences within a budget of tokens, under one heading, with its file, page
 and characters. A second run into the same --out reads only what changed; a run that was stopped
-goes on where it was. A file that cannot be read is left out and named, with the reason.
+goes on where it was. A file or folder that cannot be read is left out and named, with the reason.
 """
 
 import argparse

@@ -2,18 +2,18 @@
 
 import json
 import logging
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 from tqdm import tqdm
 
-from common.errors import UserError
 from common.files import atomic_write, file_sha256, is_disk_full
 from inference.documents.chunks import Chunk, CountTokens, chunks_of
 from inference.documents.document import (
@@ -23,51 +23,29 @@ from inference.documents.document import (
     encodable,
     escaped,
 )
+from inference.documents.files_read import FileRead, FilesRead, IngestionError, name_of
 from inference.documents.readers import READERS, read_documents
 from models.formats.planning import one_line
 
 logger = logging.getLogger(__name__)
 STORE_SUFFIX = ".files"
 MAX_FILE_BYTES = 200 * 2**20
-_FORMAT = 1
 # The size of a file that is read again in any case: what stood in the way may be gone.
 _UNREAD = -1
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS files (
-    path TEXT PRIMARY KEY, size INTEGER NOT NULL, modified INTEGER NOT NULL, sha256 TEXT NOT NULL,
-    problem TEXT NOT NULL, notes TEXT NOT NULL, chunks TEXT NOT NULL
-) WITHOUT ROWID;
-"""
-
-
-class IngestionError(UserError, ValueError):
-    """Files of which no corpus can be made; the message says why and what to do."""
 
 
 @dataclass
 class Ingested:
     """The outcome of one run.
 
-    counts: files read now, unchanged, gone and left out, and passages. problems: why a file was
-    left out, by its path; notes: what was replaced in one that was read.
+    counts: files read now, unchanged, gone and left out, folders left out, and passages.
+    problems: why a file or a folder was left out, by its path; notes: what was replaced in a file
+    that was read.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     problems: dict[str, str] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _File:
-    """A file as the store knows it."""
-
-    size: int
-    modified: int
-    sha256: str
-    problem: str
-    notes: list[str]
-    chunks: list[Chunk]
 
 
 def ingest(
@@ -82,21 +60,23 @@ def ingest(
 
     Raises IngestionError where a path does not exist, or nothing at all can be read.
     """
-    paths_found = list(_files(paths, out))
+    listed, problems = _listed(paths, out)
     out.parent.mkdir(parents=True, exist_ok=True)
     store = out.with_name(out.name + STORE_SUFFIX)
     # Two at once would read everything twice and write over each other.
     with (
         _disk_errors(out),
         FileLock(f"{store}.lock"),
-        closing(_opened(store, max_tokens, tokenizer)) as connection,
+        closing(FilesRead(store, max_tokens, tokenizer)) as before,
     ):
-        done = Ingested()
+        done = Ingested(problems=problems)
+        if problems:
+            done.counts["folders left out"] = len(problems)
         files = {
-            path: _take_in(path, connection, max_tokens, count_tokens, done)
-            for path in tqdm(paths_found, desc="ingest", unit=" files")
+            path: _take_in(path, before, max_tokens, count_tokens, done)
+            for path in tqdm(listed, desc="ingest", unit=" files")
         }
-        done.counts["files gone"] = _forget(connection, set(map(_name, files)))
+        done.counts["files gone"] = before.forget(set(map(name_of, files)))
         _write(files, out, done)
     return done
 
@@ -116,21 +96,35 @@ def _disk_errors(out: Path) -> Iterator[None]:
         raise
 
 
-def _files(paths: Sequence[Path], out: Path) -> Iterator[Path]:
-    """Yield the files of all paths, each once, hidden ones and the run's own left out."""
-    seen = {out.resolve()}
-    store = f"{out.resolve()}{STORE_SUFFIX}"
+def _listed(paths: Sequence[Path], out: Path) -> tuple[list[Path], dict[str, str]]:
+    """Return the files of all paths, each once, and why a folder among them may not be listed.
+
+    Hidden ones and the run's own are left out.
+    """
+    files, problems = dict[Path, None](), dict[str, str]()
+    own, store = out.resolve(), f"{out.resolve()}{STORE_SUFFIX}"
     for path in paths:
         if not path.exists():
             raise IngestionError(f"{path} does not exist; name a file or a folder")
-        found = [path] if path.is_file() else sorted(filter(_is_file, path.rglob("*")))
-        for file in found:
-            inside = file.relative_to(path).parts if path.is_dir() else ()
-            resolved = file.resolve()
-            is_left_out = resolved in seen or str(resolved).startswith(store)
-            if not is_left_out and not any(part.startswith(".") for part in inside):
-                seen.add(resolved)
-                yield resolved
+        found = [path] if path.is_file() else _inside(path, problems)
+        for file in (each.resolve() for each in found):
+            if file != own and not str(file).startswith(store):
+                files[file] = None
+    return list(files), problems
+
+
+def _inside(folder: Path, problems: dict[str, str]) -> list[Path]:
+    """Return the files below a folder in order; what may not be listed is told in `problems`."""
+
+    def cannot_be_listed(error: OSError) -> None:
+        problems[name_of(Path(error.filename).resolve())] = escaped(_why(error))
+
+    found = list[Path]()
+    for parent, folders, names in os.walk(folder, onerror=cannot_be_listed):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        shown = (Path(parent, name) for name in names if not name.startswith("."))
+        found.extend(filter(_is_file, shown))
+    return sorted(found)
 
 
 def _is_file(path: Path) -> bool:
@@ -141,61 +135,28 @@ def _is_file(path: Path) -> bool:
         return True
 
 
-def _name(path: Path) -> str:
-    """Return a file's path; one that is no UTF-8 as an address, which no other file has."""
-    try:
-        str(path).encode()
-        return str(path)
-    except UnicodeEncodeError:
-        return path.as_uri()
-
-
-def _opened(store: Path, max_tokens: int, tokenizer: str) -> sqlite3.Connection:
-    """Return the store, emptied where it was made in another way."""
-    made = {"format": str(_FORMAT), "max_tokens": str(max_tokens), "tokenizer": tokenizer}
-    connection = sqlite3.connect(store)
-    try:
-        # A file that a crash of the machine takes back is read again.
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        with connection:
-            connection.executescript(_SCHEMA)
-            if dict(connection.execute("SELECT name, value FROM about")) != made:
-                connection.execute("DELETE FROM files")
-                connection.execute("DELETE FROM about")
-                connection.executemany("INSERT INTO about VALUES (?, ?)", made.items())
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise IngestionError(
-            f"{store} is no list of files read before ({error}); remove it, and all are read again"
-        ) from error
-    return connection
-
-
 def _take_in(
-    path: Path,
-    connection: sqlite3.Connection,
-    max_tokens: int,
-    count_tokens: CountTokens,
-    done: Ingested,
-) -> _File:
+    path: Path, before: FilesRead, max_tokens: int, count_tokens: CountTokens, done: Ingested
+) -> FileRead:
     """Return what a file holds, read now if it changed, and count it."""
-    known = _known(connection, path)
+    known = before.known(path)
     file = _as_it_is(path, known, max_tokens, count_tokens)
     if file is not known:
-        _keep(connection, path, file)
+        before.keep(path, file)
     if file.problem:
         done.counts["files left out"] += 1
-        done.problems[_name(path)] = file.problem
+        done.problems[name_of(path)] = file.problem
     else:
         is_read = known is None or known.sha256 != file.sha256
         done.counts["files read" if is_read else "files unchanged"] += 1
     if file.notes:
-        done.notes[_name(path)] = file.notes
+        done.notes[name_of(path)] = file.notes
     return file
 
 
-def _as_it_is(path: Path, known: _File | None, max_tokens: int, count_tokens: CountTokens) -> _File:
+def _as_it_is(
+    path: Path, known: FileRead | None, max_tokens: int, count_tokens: CountTokens
+) -> FileRead:
     """Return what is known of a file where it still says that, else what it holds now."""
     try:
         status = path.stat()
@@ -208,11 +169,11 @@ def _as_it_is(path: Path, known: _File | None, max_tokens: int, count_tokens: Co
         problem, notes, documents = _read(path, size)
     except Exception as error:  # A reader's library may raise anything.
         logger.debug("%s cannot be read", path, exc_info=True)
-        return _File(_UNREAD, 0, "", escaped(_why(error)), [], [])
+        return FileRead(_UNREAD, 0, "", escaped(_why(error)), [], [])
     # Outside: what fails to count tokens would fail for every file.
     chunks = [c for document in documents for c in chunks_of(document, max_tokens, count_tokens)]
     problem = problem or ("" if chunks else "holds no text")
-    return _File(size, modified, sha256, escaped(problem), notes, chunks)
+    return FileRead(size, modified, sha256, escaped(problem), notes, chunks)
 
 
 def _why(error: Exception) -> str:
@@ -223,13 +184,6 @@ def _why(error: Exception) -> str:
         return f"cannot be opened ({error.strerror or error}); see that you may read it"
     said = one_line(f"{type(error).__name__}: {error}")
     return f"cannot be read ({said}); save it again, or convert it to another kind"
-
-
-def _keep(connection: sqlite3.Connection, path: Path, file: _File) -> None:
-    chunks = json.dumps([asdict(chunk) for chunk in file.chunks], ensure_ascii=False)
-    row = (_name(path), file.size, file.modified, file.sha256, file.problem, json.dumps(file.notes))
-    with connection:
-        connection.execute("REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, chunks))
 
 
 def _read(path: Path, size: int) -> tuple[str, list[str], list[Document]]:
@@ -249,28 +203,7 @@ def _read(path: Path, size: int) -> tuple[str, list[str], list[Document]]:
     return "", notes, [document for document, _ in read]
 
 
-def _known(connection: sqlite3.Connection, path: Path) -> _File | None:
-    row = connection.execute(
-        "SELECT size, modified, sha256, problem, notes, chunks FROM files WHERE path = ?",
-        (_name(path),),
-    ).fetchone()
-    if row is None:
-        return None
-    size, modified, sha256, problem, notes, chunks = row
-    read = [Chunk(**chunk) for chunk in json.loads(chunks)]
-    return _File(size, modified, sha256, problem, json.loads(notes), read)
-
-
-def _forget(connection: sqlite3.Connection, there: set[str]) -> int:
-    """Take out the files that are there no more; returns how many they were."""
-    known = [path for (path,) in connection.execute("SELECT path FROM files")]
-    gone = [(path,) for path in known if path not in there]
-    with connection:
-        connection.executemany("DELETE FROM files WHERE path = ?", gone)
-    return len(gone)
-
-
-def _write(files: Mapping[Path, _File], out: Path, done: Ingested) -> None:
+def _write(files: Mapping[Path, FileRead], out: Path, done: Ingested) -> None:
     """Write the corpus, whole or not at all. Raises IngestionError where there is no passage."""
     first: dict[str, tuple[Path, Chunk]] = {}
     with atomic_write(out) as handle:
@@ -282,8 +215,8 @@ def _write(files: Mapping[Path, _File], out: Path, done: Ingested) -> None:
             there, earlier = first[chunk.id]
             if (earlier.title, earlier.text) != (chunk.title, chunk.text):
                 raise IngestionError(
-                    f"{_name(path)} gives the id '{chunk.id}' to another text than {_name(there)}; "
-                    "give each record an id of its own"
+                    f"{name_of(path)} gives the id '{chunk.id}' to another text than "
+                    f"{name_of(there)}; give each record an id of its own"
                 )
             done.counts["passages that came again"] += 1
         if not first:
@@ -298,5 +231,5 @@ def _write(files: Mapping[Path, _File], out: Path, done: Ingested) -> None:
 
 def _record(chunk: Chunk, path: Path) -> dict[str, Any]:
     page = {} if chunk.page is None else {"page": chunk.page}
-    place = {"file": _name(path), **page, "start": chunk.start, "end": chunk.end}
+    place = {"file": name_of(path), **page, "start": chunk.start, "end": chunk.end}
     return {"id": chunk.id, "title": chunk.title, "text": chunk.text, **place}

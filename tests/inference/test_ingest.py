@@ -126,10 +126,10 @@ def test_a_pdf_s_outline_gives_its_headings(tmp_path: Path) -> None:
         ["It took years.", "Uses", "It lit dials."],
     ]
     writer = pypdf.PdfWriter(clone_from=write_pdf(tmp_path / "e.pdf", pages, "Radium"))
-    discovery = writer.add_outline_item("Discovery", page_number=0)
-    writer.add_outline_item("1.1 The long way there", page_number=0, parent=discovery)
-    writer.add_outline_item("Not on its page", page_number=1)
-    writer.add_outline_item("Uses", page_number=1)
+    discovery = writer.add_outline_item(title="Discovery", page_number=0)
+    writer.add_outline_item(title="1.1 The long way there", page_number=0, parent=discovery)
+    writer.add_outline_item(title="Not on its page", page_number=1)
+    writer.add_outline_item(title="Uses", page_number=1)
     writer.write(tmp_path / "outlined.pdf")
     [document] = read_documents(tmp_path / "outlined.pdf")
     chunks = chunks_of(document, 9, count_words)
@@ -400,6 +400,36 @@ def test_a_path_that_may_not_be_looked_at_is_named(
     monkeypatch.setattr(Path, "stat", refuses)
     done = take_in(folder, out=tmp_path / "corpus.jsonl")
     assert list(done.problems) == [str(folder / "c.txt")] and done.counts["files read"] == 6
+
+
+def test_a_folder_that_may_not_be_listed_is_left_out_and_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "shut").mkdir()
+    (folder / "shut" / "in.txt").write_text("Of Polonium.", encoding="utf-8")
+    scandir = os.scandir
+
+    def refuses(path: str | Path) -> Any:
+        if Path(path).name == "shut":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", refuses)
+        done = take_in(folder, out=tmp_path / "corpus.jsonl")
+        assert list(done.problems) == [str(folder / "shut")]
+        assert "see that you may read it" in done.problems[str(folder / "shut")]
+        assert (done.counts["files read"], done.counts["folders left out"]) == (7, 1)
+        with pytest.raises(IngestionError, match=r"none of 0 files holds .*shut: cannot be opened"):
+            take_in(folder / "shut", out=tmp_path / "other.jsonl")
+    assert take_in(folder, out=tmp_path / "corpus.jsonl").counts["files read"] == 1
+
+
+def test_hidden_files_and_folders_are_passed_over(folder: Path, tmp_path: Path) -> None:
+    (folder / ".git").mkdir()
+    for name in (".git/in.txt", ".hidden.txt"):
+        (folder / name).write_text("Of Polonium.", encoding="utf-8")
+    assert take_in(folder, out=tmp_path / "corpus.jsonl").counts["files read"] == 7
 
 
 def test_a_tokenizer_that_fails_is_no_fault_of_a_file(folder: Path, tmp_path: Path) -> None:

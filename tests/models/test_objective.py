@@ -127,7 +127,7 @@ def test_only_trajectories_below_the_mean_are_anchored(model: TwoLayers) -> None
     ids, labels = batch_of(4)
     outcomes = outcomes_of(model, ids, labels, away=0.3)
     values = [
-        float(loss_of(model, ids, labels, outcomes, OutcomeLoss("policy", kl_weight=weight)))
+        loss_of(model, ids, labels, outcomes, OutcomeLoss("policy", kl_weight=weight)).item()
         for weight in (0.0, 1.0)
     ]
     _, there = plain_logprobs(model, ids, labels)
