@@ -15,12 +15,11 @@ from statistics import fmean
 from typing import Any
 
 from common.commands import share
-from common.files import alone, atomic_write
+from common.files import atomic_write
 from inference.engines.contract import DEFAULT_CHECKPOINTS, EXTRACTOR_ADAPTER, Completion, Engine
 from inference.indexes.extraction import HELD, RequestMaker, held_to
 from inference.indexes.growing import read_each
 from inference.indexes.knowledge_base.store import (
-    BASE_FOLDER,
     LOG_FILE,
     KnowledgeBase,
     KnowledgeBaseError,
@@ -125,16 +124,9 @@ def without_merged(outputs: Mapping[str, Output], base: KnowledgeBase | None) ->
 
 
 async def _build(given: IndexBuild) -> dict[str, Any]:
-    folder = given.folder
-    component = Component.open(given.arguments.extractor, "tri_rag")
-    refusal = f"{folder}: another build is adding to it. Wait for its end, or stop it"
-    with alone(folder / BASE_FOLDER, KnowledgeBaseError(refusal)):
-        return await _add(given, component)
-
-
-async def _add(given: IndexBuild, component: Component) -> dict[str, Any]:
     """Extract the documents that are new, and put all that the base lacks into it."""
     folder, encoder, constrain = given.folder, given.encoder, given.arguments.constrain
+    component = Component.open(given.arguments.extractor, "tri_rag")
     check_extractor(folder, component, constrain)
     log = OutputLog(folder / LOG_FILE)
     # Fails on an index of another encoder before hours of extraction, not after.

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from common.commands import command_parser
+from common.errors import UserError
+from common.files import alone
 from common.tables import report_counts
 from inference.engines.contract import Engine
 from inference.indexes.cost import CostLog
@@ -24,6 +26,10 @@ from inference.opening.engine import build_engine
 from inference.retrieval.milvus_client import is_milvus
 from inference.retrieval.passages import Passage
 from models.files.sentence_encoder import SentenceEncoder, load_sentence_encoder
+
+
+class IndexBusyError(UserError, RuntimeError):
+    """An index that another build is adding to; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,9 @@ def run_build(parser: ArgumentParser, title: str, build: Builder) -> None:
 
 
 async def _build(arguments: Namespace, build: Builder) -> dict[str, Any]:
-    started = time.perf_counter()
-    with CostLog(arguments.out) as costs:
+    started, folder = time.perf_counter(), arguments.out
+    refusal = f"{folder}: another build is adding to it. Wait for its end, or stop it"
+    with alone(folder, IndexBusyError(refusal)), CostLog(folder) as costs:
         corpus, encoder = documents_from(arguments), load_sentence_encoder(arguments.encoder)
-        counts = await build(IndexBuild(arguments, arguments.out, corpus, encoder, costs))
+        counts = await build(IndexBuild(arguments, folder, corpus, encoder, costs))
     return {**counts, "seconds": round(time.perf_counter() - started, 1)}

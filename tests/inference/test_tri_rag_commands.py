@@ -14,7 +14,7 @@ import inference.opening.index_build
 from benchmarks.scripted_world.scripted_engine import ScriptedEngine
 from common.files import alone
 from inference.engines.contract import Request
-from inference.indexes.knowledge_base.store import KnowledgeBaseError
+from inference.opening.index_build import IndexBusyError
 from models.formats.records import PassageRecord, QuestionRecord, write_records
 from tests.components import chat_backbone, ras_component, tri_rag_component
 from tests.run_main import Run, json_runner, run_main
@@ -153,14 +153,14 @@ def test_a_base_from_before_grows_and_then_tells_its_documents(
     assert json.loads(listed.read_text()) == ["p1", "p2", "p3", "p4"]
 
 
-def test_a_folder_has_one_build_at_a_time(
+def test_an_index_has_one_build_at_a_time(
     build: Callable[..., dict[str, Any]], engines: list[ScriptedEngine], tmp_path: Path
 ) -> None:
-    with alone(tmp_path / "kb" / "base", KnowledgeBaseError()):
+    with alone(tmp_path / "kb", IndexBusyError()):
         with pytest.raises(SystemExit) as stop:
             build(*PASSAGES)
         assert "kb: another build is adding to it. Wait for its end" in str(stop.value)
-        assert not engines and not (tmp_path / "kb" / "outputs.jsonl").exists()
+        assert not engines and not (tmp_path / "kb").exists()
     assert build(*PASSAGES)["documents"] == 4
 
 
