@@ -10,7 +10,6 @@ from accelerate.utils import DistributedType
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import (
-    Trainer,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -21,19 +20,20 @@ from models.parts.objective import OutcomeLoss
 from training.loop.guards import StepGuard, data_worker_died, memory_error_named
 from training.loop.outcomes import course_of, has_lost, items_of
 from training.loop.preemption import WorkerSignals
+from training.loop.resuming import ResumingTrainer
 from training.loop.sampler import LengthGroupedSampler
-from training.loop.schedule import Clock, build_scheduler, give_rates, rates_of
+from training.loop.schedule import Clock
 from training.recipe.samples import SampleSet, data_hash
 from training.recipe.settings import TrainSettings
 from training.saving import zero
-from training.saving.manager import CheckpointManager, Standing
+from training.saving.manager import CheckpointManager
 from training.saving.sharding import check_sharded, shard_on_cpu, wrap_layers
 
 Batch = dict[str, Any]
 Validate = Callable[[], dict[str, float]]
 
 
-class ComponentTrainer(Trainer):
+class ComponentTrainer(ResumingTrainer):
     """transformers.Trainer for a module that has `save_pretrained` and a label-token loss.
 
     Batches carry `sample_ids` next to the module's inputs. The module's loss is the sum over
@@ -73,6 +73,7 @@ class ComponentTrainer(Trainer):
         self.settings = settings
         self.validate = validate
         self.clock = clock
+        self.schedule, self.warmup_ratio = settings.schedule, settings.warmup_ratio
         self.outcome_loss: OutcomeLoss | None = getattr(module, "outcome_loss", None)
         self.most_lost = most_lost
         self.checkpoints = CheckpointManager(
@@ -91,7 +92,6 @@ class ComponentTrainer(Trainer):
         self.sampler = self._get_train_sampler()
         self.data_hash = data_hash(train_dataset)
         self.guard = StepGuard(self.accelerator, settings.loss_spike_factor)
-        self.carried_loss: dict[str, Any] | None = None
         self._step_ids: list[list[str]] = []
         self._step_losses: list[torch.Tensor] = []
         self.add_callback(CarriedLoss(self))
@@ -150,10 +150,6 @@ class ComponentTrainer(Trainer):
         return done
 
     def _run_epoch(self, model: Any, epoch: int, *args: Any, **kwargs: Any) -> None:
-        # Resumed after its last step, a run would otherwise take one more.
-        if self.control.should_training_stop or self.state.global_step >= self.state.max_steps:
-            self.control.should_training_stop = True
-            return
         # Through the wrappers of several processes' resumed epoch nobody else reaches it.
         self.sampler.set_epoch(epoch)
         super()._run_epoch(model, epoch, *args, **kwargs)
@@ -230,20 +226,6 @@ class ComponentTrainer(Trainer):
         """Names of trained parameters, in the order of the optimizer's groups."""
         return list(chain.from_iterable(self._grouped_names().values()))
 
-    def create_scheduler(
-        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
-    ) -> torch.optim.lr_scheduler.LRScheduler:
-        """The recipe's schedule over steps and, with a budget, over time."""
-        if self.lr_scheduler is None:
-            optimizer = optimizer or self.optimizer
-            assert optimizer is not None
-            schedule, warmup = self.settings.schedule, self.settings.warmup_ratio
-            self.lr_scheduler = build_scheduler(
-                optimizer, schedule, warmup, num_training_steps, self.clock
-            )
-            self._created_lr_scheduler = True
-        return self.lr_scheduler
-
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Log figures; at the end the mean loss of all steps, not of those since the resume."""
         if "train_loss" in logs:
@@ -281,49 +263,19 @@ class ComponentTrainer(Trainer):
             "training samples": self.data_hash,
         }
 
-    @property
-    def mean_loss(self) -> float:
-        """Mean training loss over all steps, those before a resume too."""
-        return self._total_loss_scalar / max(self.state.global_step, 1)
-
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        self.store_flos()
-        names = self.parameter_names()
-        self.checkpoints.save(self.component, self.optimizer, names, self.state, self.standing)
-
-    def standing(self) -> Standing:
-        """Return where the training stands, as this process knows it."""
-        assert self.lr_scheduler is not None
-        loss = {
-            "loss": float(self._tr_loss),
+    def losses(self) -> dict[str, Any]:
+        """Sums of the losses, with what the checks before a step remember."""
+        return {
+            **super().losses(),
             "total": self._total_loss_scalar,
             "last_logged": self._globalstep_last_logged,
             "recent": list(self.guard.recent),
         }
-        scheduler = self.lr_scheduler.state_dict()
-        return Standing(scheduler, self.clock.elapsed_seconds, self.order(), loss)
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        # The script has already built the module from the checkpoint's component.
-        return None
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if checkpoint is None:
-            return
-        assert self.lr_scheduler is not None
-        names, rates = self.parameter_names(), rates_of(self.lr_scheduler)
-        stood = self.checkpoints.restore(Path(checkpoint), self.optimizer, names, self.order())
-        self.lr_scheduler.load_state_dict(stood.scheduler)
-        self.clock.earlier_seconds = stood.elapsed_seconds
-        give_rates(self.lr_scheduler, rates)
-        self.carried_loss = stood.loss
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        if checkpoint is not None:
-            self.checkpoints.restore_random(Path(checkpoint))
-
-    def _load_scaler(self, checkpoint: str | None) -> None:
-        return None
+    @property
+    def mean_loss(self) -> float:
+        """Mean training loss over all steps, those before a resume too."""
+        return self._total_loss_scalar / max(self.state.global_step, 1)
 
     def owes_validation(self) -> bool:
         """Whether the step that a resumed training begins after is still to be validated."""

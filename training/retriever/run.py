@@ -111,7 +111,7 @@ def _run(
     stopper = StopOnSignal(stop, agree)
     trainer.add_callback(stopper)
     if args.should_save:
-        size = sum(p.numel() * p.element_size() for p in trainer.saved.parameters())
+        size = sum(p.numel() * p.element_size() for p in trainer.component.parameters())
         check_room(output_dir, size, "Nothing has been trained yet.")
         kind = trainer.accelerator.distributed_type.value
         processes = {"number": args.world_size, "kind": kind, "device": str(args.device)}
@@ -131,7 +131,7 @@ def _run(
     }
     recorded = {"settings": plain_settings(settings)}
     # Before validation, which takes minutes and must not be able to lose the training.
-    trainer.checkpoints.install(trainer.saved, {**figures, **recorded})
+    trainer.checkpoints.install(trainer.component, {**figures, **recorded})
     with stop.interrupting():
         figures |= _recall(trainer)
     trainer.checkpoints.record({**figures, **recorded})

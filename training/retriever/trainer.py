@@ -14,10 +14,11 @@ from sentence_transformers.sentence_transformer.training_args import (
 from torch import nn
 
 from models.files.checkpoint import package_versions, write_manifest
-from training.loop.schedule import Clock, build_scheduler, give_rates, rates_of
+from training.loop.resuming import ResumingTrainer
+from training.loop.schedule import Clock
 from training.retriever.settings import RetrieverSettings
 from training.run.arguments import keep_to_one_gpu
-from training.saving.manager import CheckpointManager, Standing
+from training.saving.manager import CheckpointManager
 
 
 class SavedEncoder(nn.Module):
@@ -43,7 +44,7 @@ class SavedEncoder(nn.Module):
         write_manifest(Path(folder), self.described)
 
 
-class RetrieverTrainer(SentenceTransformerTrainer):
+class RetrieverTrainer(ResumingTrainer, SentenceTransformerTrainer):
     """Draws queries to their passages, away from their negatives and from those of the batch.
 
     Args:
@@ -62,13 +63,13 @@ class RetrieverTrainer(SentenceTransformerTrainer):
         clock: Clock,
         evaluator: Any,
     ) -> None:
-        self.settings, self.order, self.clock = settings, order, clock
-        self.saved = SavedEncoder(encoder, settings)
+        self.clock, self._order, self._saved = clock, order, SavedEncoder(encoder, settings)
+        self.schedule, self.warmup_ratio = settings.train.schedule, settings.train.warmup_ratio
         limits = [n for n in (encoder.max_seq_length, settings.model.max_tokens) if n]
         # Before the trainer ties itself to the encoder, which is copied for its checkpoints.
         self.checkpoints = CheckpointManager(
             Path(settings.output_dir),
-            self.saved,
+            self._saved,
             process=args.process_index,
             processes=args.world_size,
             writes=args.should_save,
@@ -87,19 +88,14 @@ class RetrieverTrainer(SentenceTransformerTrainer):
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add none: the encoder's folder has a manifest in its place."""
 
-    def create_scheduler(
-        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
-    ) -> torch.optim.lr_scheduler.LRScheduler:
-        """Return the recipe's schedule over steps and, with a budget, over time."""
-        if self.lr_scheduler is None:
-            optimizer = optimizer or self.optimizer
-            assert optimizer is not None
-            train = self.settings.train
-            self.lr_scheduler = build_scheduler(
-                optimizer, train.schedule, train.warmup_ratio, num_training_steps, self.clock
-            )
-            self._created_lr_scheduler = True
-        return self.lr_scheduler
+    @property
+    def component(self) -> SavedEncoder:
+        """The encoder as its folder is written."""
+        return self._saved
+
+    def order(self) -> dict[str, Any]:
+        """What decides which samples each step holds."""
+        return self._order
 
     def parameter_names(self) -> list[str]:
         """Return the names of trained parameters, in the order of the optimizer's groups."""
@@ -122,44 +118,6 @@ class RetrieverTrainer(SentenceTransformerTrainer):
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         return loss
-
-    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
-        # Resumed after its last step, a run would otherwise take one more.
-        if self.control.should_training_stop or self.state.global_step >= self.state.max_steps:
-            self.control.should_training_stop = True
-            return
-        super()._run_epoch(*args, **kwargs)
-
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        names = self.parameter_names()
-        self.checkpoints.save(self.saved, self.optimizer, names, self.state, self._standing)
-
-    def _standing(self) -> Standing:
-        assert self.lr_scheduler is not None
-        loss = {"loss": float(self._tr_loss)}
-        scheduler = self.lr_scheduler.state_dict()
-        return Standing(scheduler, self.clock.elapsed_seconds, self.order, loss)
-
-    def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        # The encoder has been loaded from the checkpoint already.
-        return None
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if checkpoint is None:
-            return
-        assert self.lr_scheduler is not None
-        names, rates = self.parameter_names(), rates_of(self.lr_scheduler)
-        stood = self.checkpoints.restore(Path(checkpoint), self.optimizer, names, self.order)
-        self.lr_scheduler.load_state_dict(stood.scheduler)
-        self.clock.earlier_seconds = stood.elapsed_seconds
-        give_rates(self.lr_scheduler, rates)
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        if checkpoint is not None:
-            self.checkpoints.restore_random(Path(checkpoint))
-
-    def _load_scaler(self, checkpoint: str | None) -> None:
-        return None
 
 
 def trainer_arguments(settings: RetrieverSettings) -> SentenceTransformerTrainingArguments:
