@@ -28,7 +28,9 @@ from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.parts.graph import graph_texts
 from models.parts.graph_encoder import GraphEncoderConfig
 from training.loop.sampler import LengthGroupedSampler
-from training.recipe.samples import Collator, TrainingSample, choose, graph_samples
+from training.recipe.collator import Collator
+from training.recipe.graph_samples import graph_samples
+from training.recipe.samples import TrainingSample, choose
 
 HEADS = 4
 

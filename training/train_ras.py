@@ -18,15 +18,15 @@ from models.parts.graph import build_subgraph
 from models.parts.graph_encoder import GraphEncoderConfig
 from models.processors.ras import EncodedSample
 from training.recipe.drawn import DrawnCall, OutcomeError
-from training.recipe.objective import ObjectiveName
-from training.recipe.recipe import Recipe, shared_values
-from training.recipe.samples import (
-    TrainingSample,
+from training.recipe.graph_samples import (
     check_plan_labels,
     embed_texts,
     feature_width,
     graph_samples,
 )
+from training.recipe.objective import ObjectiveName
+from training.recipe.recipe import Recipe, shared_values
+from training.recipe.samples import TrainingSample
 from training.recipe.settings import ConfigError, RasSettings
 from training.run.command import run_command
 from training.run.scores import score_ras

@@ -14,7 +14,8 @@ from inference.engines.contract import Engine, Request, Sampling
 from models.formats.triples import Triple
 from models.parts.graph import build_subgraph, collate_graphs, encode_subgraphs
 from models.parts.graph_encoder import GraphEncoder, GraphEncoderConfig
-from training.recipe.samples import Collator, TrainingSample
+from training.recipe.collator import Collator
+from training.recipe.samples import TrainingSample
 
 # Label tokens of a sample, as an answer or a plan has them.
 LABEL = 16

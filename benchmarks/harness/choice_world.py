@@ -33,7 +33,9 @@ from models.formats.triples import Triple
 from models.graph_llm import GraphLLM, GraphLLMConfig
 from models.parts.loss import IGNORE_INDEX, label_loss
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
-from training.recipe.samples import Collator, TrainingSample, graph_samples, passage_samples
+from training.recipe.collator import Collator
+from training.recipe.graph_samples import graph_samples
+from training.recipe.samples import TrainingSample, passage_samples
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerBase

@@ -21,7 +21,8 @@ from models.parts.graph import graph_texts
 from models.parts.graph_encoder import GraphEncoderConfig
 from models.processors.ras import EncodedSample, RasProcessor
 from training.loop.sampler import LengthGroupedSampler
-from training.recipe.samples import TrainingSample, graph_samples
+from training.recipe.graph_samples import graph_samples
+from training.recipe.samples import TrainingSample
 
 # Fewer triples a round than the loop keeps at most, more than it keeps at least.
 TRIPLES_A_STEP = (4, 10)

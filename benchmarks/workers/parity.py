@@ -11,7 +11,7 @@ from benchmarks.harness.workload import Workload, model_config
 from benchmarks.peers.per_sample_loop import PerSampleLoopStep
 from models.graph_llm import GraphLLM
 from models.parts.loss import IGNORE_INDEX
-from training.recipe.samples import Batch, Collator
+from training.recipe.collator import Batch, Collator
 
 TOLERANCE = 1e-4
 PARITY_SAMPLES = 3

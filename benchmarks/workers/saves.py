@@ -13,7 +13,8 @@ from benchmarks.harness.processes import ROOT
 from models.text_to_triples import TextToTriples, TextToTriplesConfig
 from training.loop.schedule import Clock
 from training.loop.trainer import ComponentTrainer
-from training.recipe.samples import Collator, SampleSet, TrainingSample
+from training.recipe.collator import Collator
+from training.recipe.samples import SampleSet, TrainingSample
 from training.recipe.settings import T2TSettings, load_config
 from training.run.arguments import training_arguments
 

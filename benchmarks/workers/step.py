@@ -33,7 +33,7 @@ from common.commands import command_parser
 from common.tables import emit_json
 from models.files.backbone import load_backbone
 from models.parts.adapters import add_lora
-from training.recipe.samples import Collator
+from training.recipe.collator import Collator
 
 LEARNING_RATE = 1e-4
 

@@ -21,7 +21,8 @@ from training.loop.schedule import (
     learning_rate_factor,
     rates_of,
 )
-from training.recipe.samples import Collator, SampleSet, TrainingSample
+from training.recipe.collator import Collator
+from training.recipe.samples import SampleSet, TrainingSample
 from training.recipe.settings import Schedule
 from training.run.scores import score_ras, score_t2t
 from training.saving.checkpoints import ResumeError

@@ -11,8 +11,9 @@ import torch
 
 from models.parts.loss import IGNORE_INDEX
 from models.parts.objective import Outcomes
+from training.recipe.collator import Batch, Collator
 from training.recipe.drawn import DrawnCall, DrawnPair
-from training.recipe.samples import FILLING_ID, Batch, Collator, TrainingSample
+from training.recipe.samples import FILLING_ID, TrainingSample
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -22,11 +22,11 @@ from models.files.checkpoint import component_fingerprint
 from models.files.text_table import TextTable
 from models.parts.adapters import ALL_LINEAR
 from models.parts.objective import OutcomeLoss
+from training.recipe.collator import Collator
 from training.recipe.drawn import Drawn, DrawnCall, read_drawn
 from training.recipe.drawn_samples import calls_of, drawn_samples
 from training.recipe.objective import ObjectiveName, ObjectiveSettings, kind_of
 from training.recipe.samples import (
-    Collator,
     SampleSet,
     SourceT,
     TrainingSample,

@@ -1,4 +1,4 @@
-"""Samples read, encoded once ahead of the training, counted, and padded to batches."""
+"""Samples read, encoded once ahead of the training, and counted."""
 
 import hashlib
 import logging
@@ -13,39 +13,20 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from filelock import FileLock
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from common.errors import UserError
-from models.files.sentence_encoder import (
-    HASH,
-    HASH_DIMENSION,
-    MINILM,
-    MINILM_DIMENSION,
-    load_sentence_encoder,
-)
-from models.files.text_table import TextTable
-from models.formats.planning import parse_plans
-from models.formats.records import RasSample, Record, RecordError, read_records
-from models.parts.graph import (
-    EncodedGraphs,
-    GraphBatch,
-    collate_graphs,
-    encode_subgraphs,
-    graph_texts,
-)
+from models.formats.records import Record, RecordError, read_records
+from models.parts.graph import EncodedGraphs
 from models.parts.loss import IGNORE_INDEX
 from models.processors.passages import LabelCutError
-from models.processors.ras import EncodedSample
 
 FILLING_ID = "(filling)"
 logger = logging.getLogger(__name__)
 RecordT = TypeVar("RecordT", bound=Record)
 # What a sample is made from: a record, or what several records were joined to.
 SourceT = TypeVar("SourceT")
-Batch = dict[str, Any]
 
 
 class CutLabelsError(UserError, ValueError):
@@ -249,117 +230,3 @@ def data_hash(data: SampleSet[Any]) -> str:
         digest.update(sample.input_ids.tobytes())
         digest.update(sample.described)
     return digest.hexdigest()[:16]
-
-
-class Collator:
-    """Pads samples on the right and masks everything but the label.
-
-    Args:
-        pad_token_id: fills `input_ids` after the end.
-        graph_features: [texts, d] table that the samples' graphs point into; None: no graphs.
-    """
-
-    def __init__(
-        self, pad_token_id: int, graph_features: npt.NDArray[np.floating] | None = None
-    ) -> None:
-        self.pad_token_id = pad_token_id
-        self.graph_features = graph_features
-
-    def __call__(self, samples: Sequence[TrainingSample]) -> Batch:
-        """Batch with `input_ids`, `attention_mask`, `labels` [B, T], `sample_ids` and `graph`."""
-        input_ids, mask = pad_right([s.input_ids for s in samples], self.pad_token_id)
-        batch: Batch = {
-            "sample_ids": [sample.sample_id for sample in samples],
-            "input_ids": torch.from_numpy(input_ids),
-            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
-            "labels": torch.from_numpy(_labels(samples, input_ids, mask)),
-        }
-        if (graph := self.graphs(samples)) is not None:
-            batch["graph"] = graph
-        return batch
-
-    def graphs(self, samples: Sequence[TrainingSample]) -> GraphBatch | None:
-        """Return the graphs of a batch alone; None where the samples have none."""
-        if self.graph_features is None:
-            return None
-        graphs: list[EncodedGraphs] = [s.graphs for s in samples if s.graphs is not None]
-        return collate_graphs(graphs, self.graph_features)
-
-
-def pad_right(
-    rows: Sequence[npt.NDArray[np.integer]], value: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Stack rows of different lengths; the mask is true where a row has a token."""
-    lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-    mask = np.arange(lengths.max()) < lengths[:, None]
-    padded = np.full(mask.shape, value, dtype=np.int64)
-    padded[mask] = np.concatenate(rows)
-    return padded, mask
-
-
-def _labels(
-    samples: Sequence[TrainingSample],
-    input_ids: npt.NDArray[np.int64],
-    mask: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.int64]:
-    targets = [sample.label_ids for sample in samples if sample.label_ids is not None]
-    if targets:
-        return pad_right(targets, IGNORE_INDEX)[0]
-    starts = np.fromiter((s.labels_start for s in samples), dtype=np.int64, count=len(samples))
-    is_label = mask & (np.arange(input_ids.shape[1]) >= starts[:, None])
-    return np.where(is_label, input_ids, IGNORE_INDEX)
-
-
-def check_plan_labels(records: Sequence[RasSample], path: str) -> None:
-    """Refuse planner samples whose label no parser could read back.
-
-    Raises:
-        RecordError: names the sample.
-    """
-    for record in (record for record in records if record.task == "plan"):
-        parsed = parse_plans(record.label)
-        if parsed.malformed or not parsed.plans:
-            raise RecordError(
-                f"{path}: sample {record.id!r}",
-                "label",
-                f"is no plan: {record.label!r}",
-                "Write '[SUBQ] text', several of them a line each and [SUFFICIENT] behind them "
-                "where they are enough, '[SUFFICIENT]' or '[NO_RETRIEVAL]'",
-            )
-
-
-def feature_width(encoder: str) -> int:
-    """Return the width of a sentence encoder's features; one that is not known is loaded."""
-    known = {MINILM: MINILM_DIMENSION, HASH: HASH_DIMENSION}
-    return known.get(encoder) or load_sentence_encoder(encoder).dimension
-
-
-def embed_texts(folder: Path, encoder: str, encoded: Sequence[EncodedSample]) -> TextTable:
-    """Return the features of every node and predicate, each distinct text embedded once.
-
-    folder: where the table is kept. encoder: the name of the sentence encoder.
-    """
-    loaded = load_sentence_encoder(encoder)
-    texts = graph_texts(subgraph for item in encoded for subgraph in item.subgraphs)
-    # A lock, no barrier: where one process fails before it, no other waits for it for ever.
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        return TextTable.build(folder, texts, loaded)
-
-
-def graph_samples(
-    encoded: Sequence[EncodedSample], table: TextTable | None
-) -> list[TrainingSample]:
-    """Return what a `RasProcessor` made of records as arrays; graphs as rows of a table of texts.
-
-    table: None leaves the graphs out.
-    """
-    return [
-        TrainingSample(
-            sample_id=item.sample_id,
-            input_ids=np.asarray(item.input_ids, dtype=np.int32),
-            labels_start=item.labels_start,
-            graphs=encode_subgraphs(item.subgraphs, table.rows) if table is not None else None,
-        )
-        for item in encoded
-    ]

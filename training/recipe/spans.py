@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from training.recipe.samples import Batch, TrainingSample, pad_right
+from training.recipe.collator import Batch, pad_right
+from training.recipe.samples import TrainingSample
 
 FILLING = -1
 COUNTS, COUNTS_NOT = 0, -100

@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerBase
 from models.formats.helpers import NOTHING
 from models.graph_llm import GraphLLM
 from models.span_reader import SpanReader
-from training.recipe.samples import Collator, SampleSet, SourceT, TrainingSample, choose
+from training.recipe.collator import Collator
+from training.recipe.samples import SampleSet, SourceT, TrainingSample, choose
 from training.recipe.settings import T2TSettings
 from training.saving import zero_state
 from training.saving.sharding import is_sharded
