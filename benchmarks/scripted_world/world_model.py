@@ -31,7 +31,7 @@ from benchmarks.scripted_world.gold_world import GoldWorld, answer_from, fill, f
 from benchmarks.scripted_world.paper_prompts import in_our_words
 from benchmarks.scripted_world.scripted_engine import Spoiler, prompt_text
 from inference.engines.contract import Request
-from inference.loops.chain_solver import segment_question, segments
+from inference.loops.solving_order import segment_question, segments
 from models.formats.clues import format_clues, parse_clues
 from models.formats.conditions import ConditionTriplet, anchor, claim, format_conditions
 from models.formats.helpers import ENOUGH, NOTHING, format_gap, format_resolution

@@ -8,14 +8,7 @@ from typing import Annotated
 
 from common.concurrency import at_once
 from inference.engines.contract import RAS_ADAPTER, T2T_ADAPTER
-from inference.loops.chain_solver import (
-    ChainSettings,
-    ChainSolver,
-    SolvedChain,
-    SubQuestion,
-    segment_question,
-    segments,
-)
+from inference.loops.chain_solver import ChainSettings, ChainSolver, SolvedChain, SubQuestion
 from inference.loops.graph_evidence import (
     EvidenceGatherer,
     EvidenceSettings,
@@ -24,6 +17,7 @@ from inference.loops.graph_evidence import (
 )
 from inference.loops.kind import Helper, LoopKind, LoopOptions, LoopParts, Option
 from inference.loops.model import GraphReader, ModelSteps, chat_request, write_answer
+from inference.loops.solving_order import segment_question, segments
 from inference.loops.trace import Trace, TraceStep
 from inference.retrieval.open_retriever import reciprocal_rank_fusion
 from inference.retrieval.passages import Hit, Passage

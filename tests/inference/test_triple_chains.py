@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.loops.chain_solver import (
+from inference.loops.solving_order import (
     Knowledge,
     associative_score,
     causal_score,
