@@ -70,6 +70,11 @@ def is_read_only(error: BaseException | None) -> bool:
     return _kind(error) == sqlite3.SQLITE_READONLY
 
 
+def is_full(error: BaseException | None) -> bool:
+    """Return whether SQLite found no room on the disk."""
+    return _kind(error) == sqlite3.SQLITE_FULL
+
+
 def is_out_of_reach(error: BaseException | None) -> bool:
     """Return whether SQLite may not open a file, or may not write it or beside it."""
     return _kind(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)

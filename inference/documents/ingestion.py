@@ -15,6 +15,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from common.files import atomic_write, file_sha256, is_disk_full
+from common.sqlite import is_full
 from inference.documents.chunks import Chunk, CountTokens, chunks_of
 from inference.documents.document import (
     Document,
@@ -87,8 +88,7 @@ def _disk_errors(out: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.OperationalError, OSError) as error:
-        is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-        if is_full or is_disk_full(error):
+        if is_full(error) or is_disk_full(error):
             raise IngestionError(
                 f"{out.parent}: the disk is full; free some space and run again: what was read is "
                 "kept, and so is an earlier corpus"

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from common.concurrency import at_once
 from common.errors import UserError
-from common.sqlite import is_out_of_reach, is_read_only, open_sqlite, share
+from common.sqlite import is_full, is_out_of_reach, is_read_only, open_sqlite, share
 from inference.engines.contract import Completion, Constraint, Engine, Request
 from inference.retrieval.passages import Passage
 from models.formats.passages import passage_key
@@ -60,8 +60,7 @@ def _cache_errors(path: str | Path | None) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         reason = getattr(error, "strerror", None) or error
-        is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-        remedy = "free some space" if is_full else "remove this one"
+        remedy = "free some space" if is_full(error) else "remove this one"
         if isinstance(error, OSError) or is_out_of_reach(error):
             remedy = "make this one writable"
         raise CacheError(

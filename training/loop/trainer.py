@@ -23,13 +23,13 @@ from training.loop.preemption import WorkerSignals
 from training.loop.resuming import ResumingTrainer
 from training.loop.sampler import LengthGroupedSampler
 from training.loop.schedule import Clock
+from training.recipe.collator import Batch
 from training.recipe.samples import SampleSet, data_hash
 from training.recipe.settings import TrainSettings
 from training.saving import zero
 from training.saving.manager import CheckpointManager
 from training.saving.sharding import check_sharded, shard_on_cpu, wrap_layers
 
-Batch = dict[str, Any]
 Validate = Callable[[], dict[str, float]]
 
 
